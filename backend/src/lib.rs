@@ -1,0 +1,4 @@
+//! The compiler of tpusim: StableHLO in, VLIW programs for a TPU core out.
+#![deny(missing_docs)]
+
+pub mod hlo;
