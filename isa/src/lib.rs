@@ -1,4 +1,14 @@
-//! Instruction set, chip descriptions and programs of tpusim.
+//! Instruction set, chip descriptions and programs of tpusim: what the compiler and the simulator agree on.
+//!
+//! - [`num`]: element types and packed formats;
+//! - [`chip`]: a TPU generation as data, each number with its source;
+//! - [`op`]: the instruction table, with the semantics of every instruction;
+//! - [`program`]: bundles, loops, DMA descriptors, and the plan of a program's memory.
+//!
+//! This crate has no state and knows no compiler.
 #![deny(missing_docs)]
 
+pub mod chip;
 pub mod num;
+pub mod op;
+pub mod program;

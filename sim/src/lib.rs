@@ -1,1 +1,4 @@
-//! Placeholder.
+//! Cycle-approximate, bit-exact simulator of TPU chips.
+#![deny(missing_docs)]
+
+pub mod profile;

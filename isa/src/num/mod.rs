@@ -1,5 +1,10 @@
 //! Number formats of a TPU: element types, small floats, and the fixed-point aliases used for rates.
 
 mod dtype;
+mod format;
 
-pub use dtype::{DType, DTypeKind};
+pub use dtype::{DType, DTypeKind, UnknownDType};
+pub use format::Format;
+
+/// A rate in bytes per cycle. Fixed-point, so that transfer times are the same integers on every machine.
+pub type BytesPerCycle = fixed::types::U32F32;

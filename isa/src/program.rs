@@ -1,0 +1,166 @@
+//! Programs: structured lists of bundles, the DMA descriptors they start, the operations they came from and the memory they use.
+
+use crate::num::DType;
+use crate::op::Instr;
+
+/// A scalar register that loops count in and DMA addresses add.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SReg(pub u8);
+
+/// One VLIW bundle: instructions that issue in the same cycle. All read their operands before any writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Bundle {
+    /// At most as many of each slot class as the chip has, in slot order.
+    pub instrs: Vec<Instr>,
+}
+
+/// A piece of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// One bundle.
+    Bundle(Bundle),
+    /// `counter` runs from 0 to `trip - 1`. A trip count of 0 skips the body.
+    Loop {
+        /// Register that holds the iteration number in the body; after the loop it holds `trip`.
+        counter: SReg,
+        /// Number of iterations.
+        trip: u32,
+        /// What is repeated.
+        body: Vec<Node>,
+    },
+    /// The code of one lowered fusion: everything in it is accounted to `ops[op]`. Not nested.
+    Op {
+        /// Index into [`Program::ops`].
+        op: u32,
+        /// The code.
+        body: Vec<Node>,
+    },
+}
+
+/// Direction of a DMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DmaDir {
+    /// HBM to VMEM.
+    Load,
+    /// VMEM to HBM.
+    Store,
+}
+
+/// An address that depends on scalar registers: `base + sum(register * scale)`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Addr {
+    /// Fixed part: bytes in HBM, rows of 512 bytes in VMEM.
+    pub base: i64,
+    /// Registers and what one unit of each adds, same unit as `base`.
+    pub terms: Vec<(SReg, i64)>,
+}
+
+/// An outer dimension of a DMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DmaDim {
+    /// Number of steps.
+    pub count: u32,
+    /// Bytes between steps in HBM (0 repeats, negative reverses).
+    pub hbm_stride: i64,
+    /// Rows between steps in VMEM.
+    pub vmem_stride: i64,
+}
+
+/// A strided block transfer between HBM, where arrays are linear, and VMEM, where a block is tiled.
+///
+/// The block is `outer x rows x cols` elements of `elem_bytes` (1, 2 or 4). In HBM element `(o, r, c)` is at byte
+/// `hbm + o * outer.hbm_stride + r * row_stride + c * col_stride`. In VMEM each outer step is a plane of (8 * packing, 128) tiles
+/// in row-major order, `lane_tiles` tiles per tile row: element `(r, c)` is in row
+/// `vmem + o * outer.vmem_stride + ((r / T) * lane_tiles + c / 128) * 8 + (r % T) / packing`, lane `c % 128`, part `r % packing`
+/// where packing is `4 / elem_bytes` and `T = 8 * packing`. A load leaves the padding of tiles as it was.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DmaDesc {
+    /// Direction.
+    pub dir: DmaDir,
+    /// Bytes per element.
+    pub elem_bytes: u8,
+    /// Outer dimensions, outermost first.
+    pub outer: Vec<DmaDim>,
+    /// Rows of the block.
+    pub rows: u32,
+    /// Bytes between rows in HBM.
+    pub row_stride: i64,
+    /// Columns of the block.
+    pub cols: u32,
+    /// Bytes between columns in HBM.
+    pub col_stride: i64,
+    /// Tiles per tile row in VMEM.
+    pub lane_tiles: u32,
+    /// Where the block starts in HBM, in bytes.
+    pub hbm: Addr,
+    /// Where the block starts in VMEM, in rows.
+    pub vmem: Addr,
+}
+
+/// What a lowered fusion is and does, for reports.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpInfo {
+    /// Short name, e.g. `dot_general.3` or `fusion.7`.
+    pub name: String,
+    /// Names of the source's operations in it, e.g. `jit(f)/dot_general`.
+    pub source: String,
+    /// `file:line`, empty if unknown.
+    pub location: String,
+    /// Useful floating-point (or integer multiply-add) operations: 2 x multiply-adds of dots and convolutions, padding not counted.
+    pub mxu_flops: u64,
+    /// Useful elementwise operations.
+    pub vector_flops: u64,
+    /// Type whose peak rate the MXU work is held against.
+    pub dtype: DType,
+    /// TensorCores of the device that take part; the others idle until the operation ends.
+    pub cores: u32,
+    /// Cycles of a modelled routine; 0 for generated code. The engine adds them to the operation's time.
+    pub modelled_cycles: u64,
+}
+
+/// What a region of HBM holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BufferKind {
+    /// Parameter of the entry function.
+    Param(u32),
+    /// Result of the entry function.
+    Output(u32),
+    /// Constant data.
+    Constant(std::sync::Arc<[u8]>),
+    /// Temporary.
+    Temp,
+}
+
+/// A region of HBM. Arrays are dense and row-major.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// First byte.
+    pub offset: u64,
+    /// Length.
+    pub bytes: u64,
+    /// Contents.
+    pub kind: BufferKind,
+    /// First and last operation (index into [`Program::ops`]) that need it.
+    pub live: (u32, u32),
+}
+
+/// A program for one device: every TensorCore of it runs the same code, told apart by `s1`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Program {
+    /// Name of the program.
+    pub name: String,
+    /// Chip it was compiled for.
+    pub chip: String,
+    /// The code.
+    pub body: Vec<Node>,
+    /// DMA descriptors.
+    pub descs: Vec<DmaDesc>,
+    /// Lowered fusions.
+    pub ops: Vec<OpInfo>,
+    /// HBM plan.
+    pub buffers: Vec<Buffer>,
+    /// Bytes of HBM in use at the worst moment.
+    pub hbm_peak_bytes: u64,
+    /// Bytes of VMEM in use at the worst moment, per core.
+    pub vmem_peak_bytes: u64,
+}
