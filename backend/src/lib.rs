@@ -2,3 +2,4 @@
 #![deny(missing_docs)]
 
 pub mod hlo;
+pub mod lower;
