@@ -1,6 +1,7 @@
 //! Number formats of a TPU: element types, small floats, and the fixed-point aliases used for rates.
 
 mod dtype;
+pub mod eup;
 mod format;
 
 pub use dtype::{DType, DTypeKind, UnknownDType};
