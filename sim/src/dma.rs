@@ -1,0 +1,7 @@
+//! DMAs: what a descriptor costs, when its data lands, and the copy itself.
+
+mod copy;
+mod cost;
+
+pub(crate) use copy::transfer;
+pub(crate) use cost::{Cost, DmaTiming};

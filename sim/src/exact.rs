@@ -1,0 +1,341 @@
+//! The exact datapath: registers, memories and units of every core, holding real bits.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use tpusim_isa::chip::ChipSpec;
+use tpusim_isa::op::{Instr, Op, Timing};
+use tpusim_isa::program::{Addr, DmaDesc, Program};
+
+use crate::RunOptions;
+use crate::code::{Bundle, File, Files, TEMPS};
+use crate::datapath::Datapath;
+use crate::dma;
+use crate::fault::FaultKind;
+use crate::memory::{hbm, vmem::Vmem};
+use crate::mxu::exact::MxuData;
+use crate::vpu::regs::{Reg, RegFile};
+use crate::vpu::{alu, eup};
+use crate::xlu::{MAX_RESULTS, XluData};
+
+/// What uninitialised memory holds when poisoned: a NaN that is easy to recognise.
+pub(crate) const POISON: u32 = 0x7fc0_dead;
+
+/// A signal on a sync flag that a late DMA still owes.
+#[derive(Debug)]
+enum Signal {
+    Plain,
+    Dma { desc: u32, hbm: i128, vmem: i128 },
+}
+
+/// Data of one core.
+#[derive(Debug)]
+struct Core {
+    vector: RegFile,
+    mask: RegFile,
+    scalar: Vec<u32>,
+    vmem: Vmem,
+    smem: Vec<u32>,
+    mxus: Vec<MxuData>,
+    xlus: Vec<XluData>,
+    eup: VecDeque<Box<Reg>>,
+    free: Vec<Box<Reg>>,
+    signals: Vec<VecDeque<Signal>>,
+}
+
+/// Data of one device.
+#[derive(Debug)]
+pub(crate) struct Exact<'a> {
+    descs: &'a [DmaDesc],
+    cores: Vec<Core>,
+    hbm: Vec<u8>,
+    smem_words: u64,
+    poison: bool,
+    late: bool,
+}
+
+impl<'a> Exact<'a> {
+    /// Registers and memories at the start of a run.
+    pub fn new(
+        program: &'a Program,
+        chip: &ChipSpec,
+        inputs: &[Vec<u8>],
+        opts: &RunOptions,
+    ) -> Result<Exact<'a>, FaultKind> {
+        let fill = if opts.poison { POISON } else { 0 };
+        let files = Files::of(chip);
+        let dim = *chip.mxu.dim as usize;
+        let core = |index: u32| {
+            let mut scalar = vec![0; files.scalar + TEMPS];
+            scalar[1] = index;
+            let accumulators = *chip.mxu.accumulators as usize * (dim / 128);
+            Core {
+                vector: RegFile::new(files.vector + TEMPS, fill),
+                mask: RegFile::new(files.mask + TEMPS, 0),
+                scalar,
+                vmem: Vmem::new(*chip.vmem_bytes, fill),
+                smem: Vec::new(),
+                mxus: (0..*chip.mxu.count).map(|_| MxuData::new(dim, accumulators, fill)).collect(),
+                xlus: (0..*chip.xlus).map(|_| XluData::default()).collect(),
+                eup: VecDeque::new(),
+                free: Vec::new(),
+                signals: (0..*chip.regs.flags).map(|_| VecDeque::new()).collect(),
+            }
+        };
+        Ok(Exact {
+            descs: &program.descs,
+            cores: (0..*chip.tensorcores_per_device).map(core).collect(),
+            hbm: hbm::load(program, inputs, opts.poison.then_some(POISON))?,
+            smem_words: *chip.smem_bytes / 4,
+            poison: opts.poison,
+            late: opts.dma_late,
+        })
+    }
+
+    /// Outputs of the program, by number.
+    pub fn outputs(&self, program: &Program) -> Vec<Vec<u8>> {
+        hbm::outputs(program, &self.hbm)
+    }
+
+    fn signal(&mut self, core: u32, s: Signal) -> Result<(), FaultKind> {
+        let Signal::Dma { desc, hbm, vmem } = s else { return Ok(()) };
+        dma::transfer(&self.descs[desc as usize], hbm, vmem, &mut self.hbm, &mut self.cores[core as usize].vmem)
+    }
+
+    fn dma_op(&mut self, core: u32, i: &Instr) -> Result<(), FaultKind> {
+        let c = &mut self.cores[core as usize];
+        match i.op {
+            Op::Dma => {
+                let (desc, flag) = (i.args[0] as u32, i.args[1] as usize);
+                let d = &self.descs[desc as usize];
+                let s = Signal::Dma { desc, hbm: address(&d.hbm, &c.scalar), vmem: address(&d.vmem, &c.scalar) };
+                if self.late {
+                    c.signals[flag].push_back(s);
+                    return Ok(());
+                }
+                self.signal(core, s)
+            }
+            Op::DmaWait if self.late => {
+                for _ in 0..i.args[1] {
+                    let Some(s) = self.cores[core as usize].signals[i.args[0] as usize].pop_front() else { break };
+                    self.signal(core, s)?;
+                }
+                Ok(())
+            }
+            Op::FlagAdd if self.late => {
+                let q = &mut c.signals[i.args[0] as usize];
+                let n = i.args[1] as usize;
+                // Far more plain signals than any program waits for are worth no memory.
+                let room = MAX_RESULTS.saturating_sub(q.len());
+                q.extend((0..n.min(room)).map(|_| Signal::Plain));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The value of an address: scalars are signed.
+fn address(a: &Addr, scalar: &[u32]) -> i128 {
+    a.terms
+        .iter()
+        .fold(i128::from(a.base), |sum, (r, scale)| sum + i128::from(scalar[r.0 as usize] as i32) * i128::from(*scale))
+}
+
+impl Datapath for Exact<'_> {
+    const DATA: bool = true;
+
+    fn bundle(&mut self, core: u32, b: &Bundle) -> Result<(), FaultKind> {
+        let smem_words = self.smem_words;
+        let c = &mut self.cores[core as usize];
+        for &(file, from, to) in &b.copies {
+            c.copy(file, from, to);
+        }
+        for i in &b.instrs {
+            match i.op.timing() {
+                Timing::DmaStart | Timing::DmaWait | Timing::Flag => self.dma_op(core, i)?,
+                _ => self.cores[core as usize].execute(i, smem_words)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn set_counter(&mut self, core: u32, register: u8, value: u32) {
+        self.cores[core as usize].scalar[register as usize] = value;
+    }
+
+    fn begin_op(&mut self, cores: u32) {
+        if self.poison {
+            self.cores.iter_mut().take(cores as usize).for_each(|c| c.vmem.reset());
+        }
+    }
+
+    fn drain(&mut self, cores: Range<u32>) -> Result<(), FaultKind> {
+        if !self.late {
+            return Ok(());
+        }
+        for core in cores {
+            for flag in 0..self.cores[core as usize].signals.len() {
+                // What has landed stays counted on its flag.
+                for k in 0..self.cores[core as usize].signals[flag].len() {
+                    let slot = &mut self.cores[core as usize].signals[flag][k];
+                    let s = std::mem::replace(slot, Signal::Plain);
+                    self.signal(core, s)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Core {
+    fn copy(&mut self, file: File, from: u8, to: u8) {
+        match file {
+            File::Vector => self.vector.map(i32::from(to), i32::from(from), |x| x),
+            File::Mask => self.mask.map(i32::from(to), i32::from(from), |x| x),
+            File::Scalar => self.scalar[to as usize] = self.scalar[from as usize],
+        }
+    }
+
+    fn execute(&mut self, i: &Instr, smem_words: u64) -> Result<(), FaultKind> {
+        match i.op.timing() {
+            Timing::Scalar => {
+                self.scalar_op(i);
+                Ok(())
+            }
+            Timing::ScalarLoad | Timing::ScalarStore => self.smem_op(i, smem_words),
+            Timing::ValuInt | Timing::ValuFloat => {
+                let scalar = &self.scalar;
+                alu::execute(i, &mut self.vector, &mut self.mask, |r| scalar[r as usize]);
+                Ok(())
+            }
+            Timing::VLoad => {
+                let row = self.row(i);
+                self.vmem.load(row, i.args[3], self.vector.get_mut(i.args[0]))
+            }
+            Timing::VStore => {
+                let row = self.row(i);
+                let value = self.vector.get(i.args[0]);
+                match i.op {
+                    Op::VStM => self.vmem.store_masked(row, i.args[3], value, self.mask.get(i.args[4])),
+                    _ => self.vmem.store(row, i.args[3], value),
+                }
+            }
+            _ => self.unit_op(i),
+        }
+    }
+
+    /// Row address of a vector load or store.
+    fn row(&self, i: &Instr) -> i64 {
+        i64::from(self.scalar[i.args[1] as usize] as i32) + i64::from(i.args[2])
+    }
+
+    fn unit_op(&mut self, i: &Instr) -> Result<(), FaultKind> {
+        let [unit, a, b, ..] = i.args;
+        match i.op.timing() {
+            Timing::Eup => {
+                let mut r = self.free.pop().unwrap_or_default();
+                let x = self.vector.get(i.args[0]);
+                r.0.iter_mut().zip(&x.0).for_each(|(o, x)| *o = eup::element(i.op, f32::from_bits(*x)).to_bits());
+                self.eup.push_back(r);
+            }
+            Timing::EupPop => {
+                let r = self.eup.pop_front().ok_or(FaultKind::EmptyQueue { unit: "EUP result" })?;
+                self.vector.set(i.args[0], &r);
+                self.free.push(r);
+            }
+            Timing::XluRotate | Timing::XluReduce | Timing::XluTranspose => {
+                self.xlus[unit as usize].push(i.op, self.vector.get(a), b);
+            }
+            Timing::XluPop => {
+                let r = self.xlus[unit as usize].pop()?;
+                self.vector.set(a, &r);
+            }
+            Timing::MxuLatch => self.mxus[unit as usize].latch(),
+            Timing::MxuPop => self.mxus[unit as usize].pop(self.vector.get_mut(a))?,
+            Timing::MxuPopAcc => self.mxus[unit as usize].read(b as usize, self.vector.get_mut(a)),
+            _ => return self.mxu_op(i),
+        }
+        Ok(())
+    }
+
+    fn mxu_op(&mut self, i: &Instr) -> Result<(), FaultKind> {
+        let Some(f) = i.format() else { return Ok(()) };
+        let m = &mut self.mxus[i.args[0] as usize];
+        let a = self.vector.get(i.args[1]);
+        match i.op {
+            Op::MxPush | Op::MxPushT => m.push(a, f, i.args[3] as usize, i.op == Op::MxPushT),
+            Op::MxMul => m.multiply(a, self.vector.get(second(i, m)), f)?,
+            Op::MxIni | Op::MxAcc => {
+                m.accumulate(a, self.vector.get(second(i, m)), f, i.args[4] as usize, i.op == Op::MxIni)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn smem_op(&mut self, i: &Instr, words: u64) -> Result<(), FaultKind> {
+        let word = i64::from(self.scalar[i.args[1] as usize] as i32) + i64::from(i.args[2]);
+        if word < 0 || word as u64 >= words {
+            return Err(FaultKind::Smem { word, words });
+        }
+        let at = word as usize;
+        if i.op == Op::SLd {
+            let value = self.smem.get(at).copied().unwrap_or(0);
+            self.put(i.args[0], value);
+            return Ok(());
+        }
+        if at >= self.smem.len() {
+            self.smem.resize(at + 1, 0);
+        }
+        self.smem[at] = self.scalar[i.args[0] as usize];
+        Ok(())
+    }
+
+    fn put(&mut self, d: i32, value: u32) {
+        if d >= 2 {
+            self.scalar[d as usize] = value;
+        }
+    }
+
+    fn scalar_op(&mut self, i: &Instr) {
+        let [d, a, b, c, _] = i.args;
+        let s = |r: i32| self.scalar.get(r as usize).copied().unwrap_or(0);
+        // Immediate forms keep the immediate where the others keep a register.
+        let (x, imm) = (s(a), b as u32);
+        let less = |p: u32, q: u32| u32::from((p as i32) < q as i32);
+        let least = |p: u32, q: u32| (p as i32).min(q as i32) as u32;
+        let most = |p: u32, q: u32| (p as i32).max(q as i32) as u32;
+        let value = match i.op {
+            Op::SLi => a as u32,
+            Op::SAdd => x.wrapping_add(s(b)),
+            Op::SAddi => x.wrapping_add(imm),
+            Op::SSub => x.wrapping_sub(s(b)),
+            Op::SMul => x.wrapping_mul(s(b)),
+            Op::SMuli => x.wrapping_mul(imm),
+            Op::SMin => least(x, s(b)),
+            Op::SMini => least(x, imm),
+            Op::SMax => most(x, s(b)),
+            Op::SMaxi => most(x, imm),
+            Op::SAnd => x & s(b),
+            Op::SOr => x | s(b),
+            Op::SXor => x ^ s(b),
+            Op::SXori => x ^ imm,
+            Op::SShl => x.checked_shl(s(b)).unwrap_or(0),
+            Op::SShr => x.checked_shr(s(b)).unwrap_or(0),
+            Op::SEq => u32::from(x == s(b)),
+            Op::SEqi => u32::from(x == imm),
+            Op::SLt => less(x, s(b)),
+            Op::SLti => less(x, imm),
+            Op::SSel if x != 0 => s(b),
+            Op::SSel => s(c),
+            _ => return,
+        };
+        self.put(d, value);
+    }
+}
+
+/// The register of columns 128 and up; the first again where there are none.
+fn second(i: &Instr, m: &MxuData) -> i32 {
+    if m.dim() > 128 { i.args[2] } else { i.args[1] }
+}

@@ -1,0 +1,4 @@
+//! Memories that hold data: VMEM of each core and HBM of the device.
+
+pub(crate) mod hbm;
+pub(crate) mod vmem;

@@ -1,0 +1,1 @@
+//! A weight-stationary systolic array, processing element by processing element and cycle by cycle.

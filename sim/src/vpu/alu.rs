@@ -1,0 +1,143 @@
+//! Instructions of the vector ALU slots.
+
+use tpusim_isa::num::Format;
+use tpusim_isa::op::{Instr, Op};
+
+use super::format::{narrow, table8, to_bf16, widen};
+use super::lanes;
+use super::regs::{LANES, RegFile, WORDS};
+
+macro_rules! float {
+    ($r:ident, $d:expr, $a:expr, $b:expr, $op:tt) => {
+        $r.zip($d, $a, $b, |x, y| (f32::from_bits(x) $op f32::from_bits(y)).to_bits())
+    };
+}
+
+/// Executes a vector ALU instruction. `scalar` reads scalar registers.
+pub(crate) fn execute(i: &Instr, v: &mut RegFile, m: &mut RegFile, scalar: impl Fn(i32) -> u32) {
+    let [d, a, b, c, _] = i.args;
+    match i.op {
+        Op::VImm => v.get_mut(d).0.fill(a as u32),
+        Op::VBcast => v.get_mut(d).0.fill(scalar(a)),
+        Op::VLaneId => by_index(v, d, |w| (w % LANES) as u32),
+        Op::VSubId => by_index(v, d, |w| (w / LANES) as u32),
+        Op::VMov => v.map(d, a, |x| x),
+        Op::VSel => v.select(d, m.get(a), b, c),
+        Op::VAddF => float!(v, d, a, b, +),
+        Op::VSubF => float!(v, d, a, b, -),
+        Op::VMulF => float!(v, d, a, b, *),
+        Op::VMinF => v.zip(d, a, b, lanes::min_f),
+        Op::VMaxF => v.zip(d, a, b, lanes::max_f),
+        Op::VFloor => v.map(d, a, |x| lanes::floor(f32::from_bits(x)).to_bits()),
+        Op::VCeil => v.map(d, a, |x| lanes::ceil(f32::from_bits(x)).to_bits()),
+        Op::VRne => v.map(d, a, |x| lanes::rne(f32::from_bits(x)).to_bits()),
+        Op::VF2I => v.map(d, a, |x| f32::from_bits(x) as i32 as u32),
+        Op::VF2U => v.map(d, a, |x| f32::from_bits(x) as u32),
+        Op::VI2F => v.map(d, a, |x| (x as i32 as f32).to_bits()),
+        Op::VU2F => v.map(d, a, |x| (x as f32).to_bits()),
+        Op::VRound | Op::VUnpack | Op::VPack => formats(i, v),
+        Op::VAddI => v.zip(d, a, b, u32::wrapping_add),
+        Op::VSubI => v.zip(d, a, b, u32::wrapping_sub),
+        Op::VMulI => v.zip(d, a, b, u32::wrapping_mul),
+        Op::VMulHiU => v.zip(d, a, b, |x, y| ((u64::from(x) * u64::from(y)) >> 32) as u32),
+        Op::VMinI => v.zip(d, a, b, |x, y| (x as i32).min(y as i32) as u32),
+        Op::VMaxI => v.zip(d, a, b, |x, y| (x as i32).max(y as i32) as u32),
+        Op::VMinU => v.zip(d, a, b, u32::min),
+        Op::VMaxU => v.zip(d, a, b, u32::max),
+        Op::VAnd => v.zip(d, a, b, |x, y| x & y),
+        Op::VOr => v.zip(d, a, b, |x, y| x | y),
+        Op::VXor => v.zip(d, a, b, |x, y| x ^ y),
+        Op::VShl => v.zip(d, a, b, lanes::shl),
+        Op::VShr => v.zip(d, a, b, lanes::shr),
+        Op::VSra => v.zip(d, a, b, lanes::sra),
+        Op::VPopcnt => v.map(d, a, u32::count_ones),
+        Op::VClz => v.map(d, a, u32::leading_zeros),
+        Op::VSubRot => v.sublanes(d, a, |s| (s as i32 - b).rem_euclid(8) as usize),
+        Op::VSubBcast => v.sublanes(d, a, |_| b as usize),
+        Op::MAnd => m.zip(d, a, b, |x, y| x & y),
+        Op::MOr => m.zip(d, a, b, |x, y| x | y),
+        Op::MXor => m.zip(d, a, b, |x, y| x ^ y),
+        Op::MNot => m.map(d, a, |x| !x),
+        Op::MLaneLt => below(m, d, scalar(a).wrapping_add(b as u32) as i32, |w| w % LANES),
+        Op::MSubLt => below(m, d, scalar(a).wrapping_add(b as u32) as i32, |w| w / LANES),
+        _ => compare(i, v, m),
+    }
+}
+
+fn by_index(v: &mut RegFile, d: i32, f: impl Fn(usize) -> u32) {
+    v.get_mut(d).0.iter_mut().enumerate().for_each(|(w, x)| *x = f(w));
+}
+
+fn below(m: &mut RegFile, d: i32, limit: i32, f: impl Fn(usize) -> usize) {
+    by_index(m, d, |w| if (f(w) as i32) < limit { u32::MAX } else { 0 });
+}
+
+fn compare(i: &Instr, v: &RegFile, m: &mut RegFile) {
+    let (d, a, b) = (i.args[0], v.get(i.args[1]), v.get(i.args[2]));
+    let f = f32::from_bits;
+    match i.op {
+        Op::VEqF => m.compare(d, a, b, |x, y| f(x) == f(y)),
+        Op::VNeF => m.compare(d, a, b, |x, y| f(x) != f(y)),
+        Op::VLtF => m.compare(d, a, b, |x, y| f(x) < f(y)),
+        Op::VLeF => m.compare(d, a, b, |x, y| f(x) <= f(y)),
+        Op::VEqI => m.compare(d, a, b, |x, y| x == y),
+        Op::VNeI => m.compare(d, a, b, |x, y| x != y),
+        Op::VLtI => m.compare(d, a, b, |x, y| (x as i32) < y as i32),
+        Op::VLeI => m.compare(d, a, b, |x, y| x as i32 <= y as i32),
+        Op::VLtU => m.compare(d, a, b, |x, y| x < y),
+        Op::VLeU => m.compare(d, a, b, |x, y| x <= y),
+        _ => {}
+    }
+}
+
+fn formats(i: &Instr, v: &mut RegFile) {
+    let Some(f) = i.format() else { return };
+    let [d, a, b, _, _] = i.args;
+    match i.op {
+        Op::VRound if f == Format::Bf16 => v.map(d, a, |x| to_bf16(x) << 16),
+        Op::VRound => v.map(d, a, |x| widen(f, narrow(f, x))),
+        Op::VUnpack => unpack(v, d, a, f, i.args[3] as usize),
+        _ => pack(v, d, a, b, f, i.args[4] as usize),
+    }
+}
+
+/// Sublanes of part `part` of a packed register, as `(sublane of the packed register, shift)`.
+#[inline(always)]
+fn place(packing: usize, part: usize, sublane: usize) -> (usize, u32) {
+    let row = part * 8 + sublane;
+    (row / packing, (row % packing * (32 / packing)) as u32)
+}
+
+fn unpack(v: &mut RegFile, d: i32, a: i32, f: Format, part: usize) {
+    let packing = f.packing();
+    let table = if packing == 4 { table8(f) } else { [0; 256] };
+    let source = v.get(a).clone();
+    let (outs, _) = v.get_mut(d).0.as_chunks_mut::<LANES>();
+    let (rows, _) = source.0.as_chunks::<LANES>();
+    for (s, out) in outs.iter_mut().enumerate() {
+        let (from, shift) = place(packing, part, s);
+        let pairs = out.iter_mut().zip(&rows[from]);
+        match (packing, f) {
+            (_, Format::Bf16) => pairs.for_each(|(o, x)| *o = (x >> shift) << 16),
+            (2, _) => pairs.for_each(|(o, x)| *o = widen(f, (x >> shift) & 0xffff)),
+            _ => pairs.for_each(|(o, x)| *o = table[((x >> shift) & 0xff) as usize]),
+        }
+    }
+}
+
+fn pack(v: &mut RegFile, d: i32, a: i32, b: i32, f: Format, part: usize) {
+    let packing = f.packing();
+    let keep: u32 = if packing == 4 { 0xff } else { 0xffff };
+    let source = v.get(b).clone();
+    v.map(d, a, |x| x);
+    let out = &mut v.get_mut(d).0;
+    for s in 0..WORDS / LANES {
+        let (to, shift) = place(packing, part, s);
+        let pairs = out[to * LANES..(to + 1) * LANES].iter_mut().zip(&source.0[s * LANES..(s + 1) * LANES]);
+        let insert = |o: &mut u32, bits: u32| *o = (*o & !(keep << shift)) | bits << shift;
+        match f {
+            Format::Bf16 => pairs.for_each(|(o, x)| insert(o, to_bf16(*x))),
+            _ => pairs.for_each(|(o, x)| insert(o, narrow(f, *x))),
+        }
+    }
+}

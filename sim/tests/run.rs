@@ -1,0 +1,140 @@
+//! Whole small programs: data against plain arithmetic, time against closed forms.
+
+mod common;
+
+use common::*;
+use tpusim_isa::op::Op;
+use tpusim_isa::program::{BufferKind, DmaDir, Program, SReg};
+use tpusim_sim::profile::{Stall, Unit};
+use tpusim_sim::{FaultKind, RunOptions, execute, time};
+
+/// `out = a + a * 2` over `n` registers of 8 x 128 elements, one DMA in, a loop, one DMA out.
+fn triple(chip: &tpusim_isa::chip::ChipSpec, n: u32) -> Program {
+    let bytes = u64::from(n) * 4096;
+    let mut body = seq(vec![i(Op::Dma, &[0, 0]), i(Op::DmaWait, &[0, 1]), i(Op::SLi, &[5, 0])]);
+    body.push(repeat(
+        4,
+        n,
+        vec![
+            bundle(vec![i(Op::VLd, &[0, 5, 0, 1])]),
+            bundle(vec![i(Op::VAddF, &[1, 0, 0])]),
+            bundle(vec![i(Op::VAddF, &[1, 1, 0])]),
+            bundle(vec![i(Op::SAddi, &[5, 5, 8]), i(Op::VSt, &[1, 5, 0, 1])]),
+        ],
+    ));
+    body.extend(seq(vec![i(Op::Dma, &[1, 1]), i(Op::DmaWait, &[1, 1])]));
+    let mut p = program(chip, body);
+    p.descs = vec![dense(DmaDir::Load, 8 * n, 128, 0, 0), dense(DmaDir::Store, 8 * n, 128, bytes as i64, 0)];
+    p.buffers = vec![buffer(0, bytes, BufferKind::Param(0)), buffer(bytes, bytes, BufferKind::Output(0))];
+    p
+}
+
+// Oracle: plain arithmetic, under every option that must not change results.
+#[test]
+fn computes() {
+    let chip = bare("v5e");
+    let p = triple(&chip, 20);
+    let x: Vec<f32> = (0..20 * 1024).map(|k| k as f32 * 0.37 - 100.0).collect();
+    let want: Vec<f32> = x.iter().map(|v| (v + v) + v).collect();
+    let base = time(&p, &chip, &RunOptions::default()).unwrap();
+    for (fold, poison, dma_late) in
+        [(true, false, false), (false, false, false), (true, true, false), (true, false, true), (false, true, true)]
+    {
+        let opts = RunOptions { fold, poison, dma_late, ..RunOptions::default() };
+        let r = execute(&p, &chip, &[words(&x)], &opts).unwrap();
+        assert_eq!(floats(&r.outputs[0]), want);
+        assert_eq!(r.profile.cycles, base.cycles);
+        assert_eq!(r.profile.ops, base.ops);
+    }
+}
+
+// Oracle: latencies and rates of the chip file added by hand.
+#[test]
+fn takes_the_time_it_should() {
+    let chip = bare("v5e");
+    let n = 1000;
+    let p = triple(&chip, n);
+    let r = time(&p, &chip, &RunOptions::default()).unwrap();
+    let bytes = f64::from(n) * 4096.0;
+    let rate = *chip.hbm.bps_chip as f64 / *chip.clock_hz as f64;
+    let latency = chip.cycles(*chip.hbm.latency_s);
+    let read = (bytes / (rate * *chip.hbm.read_efficiency)).ceil() as u64;
+    let write = (bytes / (rate * *chip.hbm.write_efficiency)).ceil() as u64;
+    // Each iteration: load, its latency to the first add, two dependent adds, the store, the branch.
+    let l = &chip.latency;
+    let per = u64::from(*l.vload + 2 * *l.valu_float) + 1 + u64::from(*l.branch);
+    // The DMA issues at cycle 0 and the wait when it has landed; one bundle sets the address; the second DMA follows the loop.
+    let want = read + latency + 2 + u64::from(n) * per + write + latency + 1;
+    assert_eq!(r.cycles, want);
+    let op = &r.ops[0];
+    assert_eq!((op.hbm_read, op.hbm_written), (bytes as u64, bytes as u64));
+    assert_eq!(op.busy[Unit::Hbm as usize], read + write);
+    assert_eq!(op.busy[Unit::Vpu as usize], 2 * u64::from(n));
+    assert_eq!(op.bundles, 4 * u64::from(n) + 5);
+    let stalls: u64 = op.stalls.iter().sum();
+    assert_eq!(stalls + op.bundles, r.cycles);
+    assert_eq!(op.stalls[Stall::Branch as usize], u64::from(n) * u64::from(*l.branch));
+}
+
+// Oracle: each mistake is named.
+#[test]
+fn faults_are_named() {
+    let chip = bare("v5e");
+    let kind = |instrs| *time(&program(&chip, seq(instrs)), &chip, &RunOptions::default()).unwrap_err().kind;
+    assert_eq!(kind(vec![i(Op::EPop, &[0])]), FaultKind::EmptyQueue { unit: "EUP result" });
+    assert_eq!(kind(vec![i(Op::DmaWait, &[3, 2])]), FaultKind::Deadlock { flag: 3, wanted: 2, coming: 0 });
+    assert!(matches!(kind(vec![i(Op::VMov, &[0, 99])]), FaultKind::Operand { what: "vector register", index: 99, .. }));
+    assert!(matches!(kind(vec![i(Op::MxPush, &[0, 0, 77, 0])]), FaultKind::UnknownFormat { code: 77, .. }));
+    assert!(matches!(kind(vec![i(Op::MxMul, &[0, 0, 0, 0]); 40]), FaultKind::QueueFull { unit: "MXU", .. }));
+    assert!(matches!(kind(vec![i(Op::Dma, &[0, 0])]), FaultKind::Operand { what: "descriptor", .. }));
+    let xlu = vec![i(Op::XPose, &[0, 0]), i(Op::XRot, &[0, 0, 1])];
+    assert_eq!(kind(xlu), FaultKind::BrokenTranspose { xlu: 0, pushes: 1 });
+    let p = program(&chip, seq(vec![i(Op::SLi, &[2, -1]), i(Op::VLd, &[0, 2, 0, 1])]));
+    let f = execute(&p, &chip, &[], &RunOptions::default()).unwrap_err();
+    assert!(matches!(*f.kind, FaultKind::Vmem { first: -1, last: 6, .. }), "{f}");
+    assert_eq!((f.pc.as_slice(), f.op.as_deref()), ([0, 1].as_slice(), Some("op")));
+    let p = triple(&chip, 2);
+    let f = execute(&p, &chip, &[vec![0; 5]], &RunOptions::default()).unwrap_err();
+    assert_eq!(*f.kind, FaultKind::InputSize { index: 0, got: 5, want: 8192 });
+    let f = execute(&p, &chip, &[], &RunOptions::default()).unwrap_err();
+    assert_eq!(*f.kind, FaultKind::InputMissing { index: 0, given: 0 });
+}
+
+// Oracle: all of a bundle reads before any of it writes: a swap swaps.
+#[test]
+fn a_bundle_swaps() {
+    let chip = bare("v5e");
+    let mut body = seq(vec![i(Op::VImm, &[0, 7]), i(Op::VLaneId, &[1])]);
+    body.push(bundle(vec![i(Op::VMov, &[0, 1]), i(Op::VMov, &[1, 0])]));
+    body.extend(seq(vec![i(Op::VSt, &[0, 0, 0, 1]), i(Op::VSt, &[1, 0, 8, 1]), i(Op::Dma, &[0, 0])]));
+    let mut p = program(&chip, body);
+    p.descs = vec![dense(DmaDir::Store, 16, 128, 0, 0)];
+    p.buffers = vec![buffer(0, 8192, BufferKind::Output(0))];
+    let r = execute(&p, &chip, &[], &RunOptions::default()).unwrap();
+    let got: Vec<u32> = r.outputs[0].chunks_exact(4).map(|c| u32::from_le_bytes(c.try_into().unwrap())).collect();
+    assert!(got[..1024].iter().enumerate().all(|(k, x)| *x == k as u32 % 128));
+    assert!(got[1024..].iter().all(|x| *x == 7));
+}
+
+// Oracle: two cores that take half each do what one does, in the time of their share.
+#[test]
+fn a_megacore_splits_by_core_index() {
+    let chip = bare("v4");
+    let mut p = triple(&chip, 20);
+    p.ops[0].cores = 2;
+    for d in &mut p.descs {
+        d.rows = 80;
+        d.hbm.terms = vec![(SReg(1), 80 * 512)];
+    }
+    let tpusim_isa::program::Node::Op { body, .. } = &mut p.body[0] else { panic!() };
+    for n in body.iter_mut() {
+        if let tpusim_isa::program::Node::Loop { trip, .. } = n {
+            *trip = 10;
+        }
+    }
+    let x: Vec<f32> = (0..20 * 1024).map(|k| k as f32).collect();
+    let r = execute(&p, &chip, &[words(&x)], &RunOptions::default()).unwrap();
+    assert_eq!(floats(&r.outputs[0]), x.iter().map(|v| 3.0 * v).collect::<Vec<_>>());
+    assert_eq!(r.profile.ops[0].hbm_read, 20 * 4096);
+    assert_eq!(r.profile, time(&p, &chip, &RunOptions::default()).unwrap());
+}
