@@ -1,4 +1,6 @@
 //! The compiler of tpusim: StableHLO in, VLIW programs for a TPU core out.
 #![deny(missing_docs)]
 
+pub mod eval;
 pub mod hlo;
+pub mod ops;

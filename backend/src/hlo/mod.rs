@@ -21,6 +21,7 @@ mod loc;
 mod module;
 mod opcode;
 mod types;
+mod verify;
 
 pub use attr::{Attr, AttrList, ConvDims, DotAlgorithm, DotDims, GatherDims, OutputAlias, ReplicaGroups, ScatterDims};
 pub use id::{IdVec, LocId, ValueId};
@@ -29,3 +30,4 @@ pub use loc::{Loc, LocTable};
 pub use module::{Block, Func, Module, Op, Param, Region, ResultInfo, Value};
 pub use opcode::Opcode;
 pub use types::{DYNAMIC, FuncType, Quant, TensorType, Type};
+pub use verify::{Verified, VerifyError, verify};
