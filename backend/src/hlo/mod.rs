@@ -15,6 +15,7 @@
 //! - `func.call` and `call` become [`Opcode::Call`] with the attribute `callee`.
 
 mod attr;
+mod build;
 mod id;
 mod literal;
 mod loc;
@@ -24,6 +25,7 @@ mod types;
 mod verify;
 
 pub use attr::{Attr, AttrList, ConvDims, DotAlgorithm, DotDims, GatherDims, OutputAlias, ReplicaGroups, ScatterDims};
+pub use build::{FuncBuilder, ModuleBuilder, ReduceKind};
 pub use id::{IdVec, LocId, ValueId};
 pub use literal::Literal;
 pub use loc::{Loc, LocTable};
