@@ -70,6 +70,8 @@ fn padding(site: &Site<'_>, x: &TensorType) -> Result<Padding, RuleError> {
     let mut size = Vec::new();
     for d in 0..n {
         ensure(interior[d] >= 0, || format!("negative interior padding of dimension {d}"))?;
+        let sane = [low[d], high[d], interior[d]].iter().all(|p| p.unsigned_abs() < 1 << 48);
+        ensure(sane, || format!("the padding of dimension {d} is beyond all measure"))?;
         let gaps = (x.dims[d] - 1).max(0).checked_mul(interior[d]);
         let total = gaps.and_then(|g| g.checked_add(x.dims[d])?.checked_add(low[d])?.checked_add(high[d]));
         let total = total.filter(|&t| t >= 0);
