@@ -15,11 +15,15 @@
 //! - `func.call` and `call` become [`Opcode::Call`] with the attribute `callee`.
 
 mod attr;
+mod compare;
 mod id;
 mod literal;
 mod loc;
 mod module;
+pub(crate) mod number;
 mod opcode;
+mod print;
+mod print_attr;
 mod types;
 
 pub use attr::{Attr, AttrList, ConvDims, DotAlgorithm, DotDims, GatherDims, OutputAlias, ReplicaGroups, ScatterDims};
