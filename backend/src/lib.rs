@@ -2,5 +2,6 @@
 #![deny(missing_docs)]
 
 pub mod eval;
+pub mod front;
 pub mod hlo;
 pub mod ops;

@@ -16,11 +16,15 @@
 
 mod attr;
 mod build;
+mod compare;
 mod id;
 mod literal;
 mod loc;
 mod module;
+pub(crate) mod number;
 mod opcode;
+mod print;
+mod print_attr;
 mod types;
 mod verify;
 
