@@ -1,5 +1,8 @@
 //! The compiler of tpusim: StableHLO in, VLIW programs for a TPU core out.
 #![deny(missing_docs)]
 
+pub mod eval;
+pub mod front;
 pub mod hlo;
 pub mod lower;
+pub mod ops;

@@ -52,6 +52,11 @@ impl LocTable {
         &self.locs[id]
     }
 
+    /// All locations with their ids, in order; a location comes behind those it is made of.
+    pub fn iter(&self) -> impl Iterator<Item = (LocId, &Loc)> {
+        self.locs.iter()
+    }
+
     /// The outermost name, e.g. `jit(f)/dot_general`, if there is one.
     pub fn name(&self, id: LocId) -> Option<&str> {
         match self.get(id) {
