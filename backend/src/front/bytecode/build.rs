@@ -159,6 +159,9 @@ fn function(d: &mut Decoder<'_>, op: &RawOp, spec: OpSpec) -> Result<Func> {
     };
     let (arg_attrs, res_attrs) = (attrs.remove("arg_attrs"), attrs.remove("res_attrs"));
     let [body] = op.regions.as_slice() else { return fail(ErrorKind::Missing("body of a function".into()), at) };
+    if body.blocks.is_empty() {
+        return fail(ErrorKind::Unsupported("a function without a body".into()), at);
+    }
     let mut b = Builder { d, values: IdVec::default(), scopes: Vec::new() };
     let (body, locs) = b.isolated(std::slice::from_ref(body))?.pop().unwrap_or_default();
     let values = b.values;
