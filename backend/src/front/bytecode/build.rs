@@ -163,13 +163,15 @@ fn function(d: &mut Decoder<'_>, op: &RawOp, spec: OpSpec) -> Result<Func> {
         return fail(ErrorKind::Unsupported("a function without a body".into()), at);
     }
     let mut b = Builder { d, values: IdVec::default(), scopes: Vec::new() };
-    let (body, locs) = b.isolated(std::slice::from_ref(body))?.pop().unwrap_or_default();
+    let (mut body, locs) = b.isolated(std::slice::from_ref(body))?.pop().unwrap_or_default();
     let values = b.values;
-    if body.args.len() != ty.inputs.len() {
+    // The parameters of a function are listed once, with their attributes.
+    let args = std::mem::take(&mut body.args);
+    if args.len() != ty.inputs.len() {
         return fail(ErrorKind::Expected(format!("{} arguments", ty.inputs.len())), at);
     }
-    let params = body.args.iter().zip(locs).zip(dictionaries(arg_attrs, ty.inputs.len(), at)?);
-    let params = params.map(|((&value, loc), attrs)| Param { value, attrs, loc }).collect();
+    let params = args.into_iter().zip(locs).zip(dictionaries(arg_attrs, ty.inputs.len(), at)?);
+    let params = params.map(|((value, loc), attrs)| Param { value, attrs, loc }).collect();
     let results = dictionaries(res_attrs, ty.outputs.len(), at)?;
     let results = ty.outputs.into_iter().zip(results).map(|(ty, attrs)| ResultInfo { ty, attrs }).collect();
     Ok(Func { name, public, params, results, values, body, attrs, loc })
@@ -243,13 +245,33 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn define(&mut self, v: ValueId, at: usize) -> Result<()> {
+    /// Takes the next `n` numbers of the innermost region.
+    fn reserve(&mut self, n: usize, at: usize) -> Result<usize> {
         let scope = self.scope(at)?;
-        let undefined = BytecodeError::new(ErrorKind::Value(scope.values.len() as u64), at);
-        let next = scope.next.last_mut().ok_or(undefined.clone())?;
-        *scope.values.get_mut(*next).ok_or(undefined)? = Some(v);
-        *next += 1;
-        Ok(())
+        let len = scope.values.len();
+        match scope.next.last_mut() {
+            Some(next) if n <= len - *next => {
+                *next += n;
+                Ok(*next - n)
+            }
+            _ => fail(ErrorKind::Value(len as u64), at),
+        }
+    }
+
+    /// Says which value the file means by `number`.
+    fn set(&mut self, number: usize, v: ValueId, at: usize) -> Result<()> {
+        match self.scope(at)?.values.get_mut(number) {
+            Some(slot) => {
+                *slot = Some(v);
+                Ok(())
+            }
+            None => fail(ErrorKind::Value(number as u64), at),
+        }
+    }
+
+    fn define(&mut self, v: ValueId, at: usize) -> Result<()> {
+        let number = self.reserve(1, at)?;
+        self.set(number, v, at)
     }
 
     fn operands(&mut self, op: &RawOp) -> Result<Vec<ValueId>> {
@@ -281,19 +303,21 @@ impl Builder<'_, '_> {
             false => upgrade::sdy(spec, attrs, at)?,
         };
         let loc = self.d.loc(raw.loc, at)?;
-        // The results are numbered before what the regions define, but only regions of the same scope can tell.
-        let mut results = Vec::new();
-        for &ty in &raw.results {
-            let ty = self.d.ty(ty, at)?;
-            let v = self.values.push(Value { ty });
-            self.define(v, at)?;
-            results.push(v);
-        }
+        // The file numbers results before what the regions define; in the IR they come after it, as in the text of a program,
+        // which names their types behind the regions.
+        let first = self.reserve(raw.results.len(), at)?;
         let blocks = if raw.isolated {
             self.isolated(&raw.regions)?
         } else {
             raw.regions.iter().map(|r| self.region(r)).collect::<Result<_>>()?
         };
+        let mut results = Vec::new();
+        for (i, &ty) in raw.results.iter().enumerate() {
+            let ty = self.d.ty(ty, at)?;
+            let v = self.values.push(Value { ty });
+            self.set(first + i, v, at)?;
+            results.push(v);
+        }
         let regions = blocks.into_iter().map(|(block, _)| Region { block }).collect();
         Ok(Some(Op { opcode, operands, results, attrs, regions, loc }))
     }
