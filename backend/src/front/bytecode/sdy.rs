@@ -201,27 +201,9 @@ pub(super) fn quote(s: &str) -> String {
     out
 }
 
-/// A float as MLIR prints it: six decimals and a two-digit exponent.
-pub(super) fn number(v: f64) -> String {
-    let s = format!("{v:.6e}");
-    match s.split_once('e') {
-        Some((mantissa, exp)) => {
-            let (sign, digits) = exp.strip_prefix('-').map_or(('+', exp), |d| ('-', d));
-            format!("{mantissa}e{sign}{digits:0>2}")
-        }
-        None => s,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_as_mlir_prints_them() {
-        assert_eq!(number(0.0), "0.000000e+00");
-        assert_eq!(number(1e-5), "1.000000e-05");
-    }
 
     #[test]
     fn factors_and_quotes() {

@@ -8,7 +8,7 @@ use super::builtin::{float_attr, integer, opaque};
 use super::decode::Cursor;
 use super::dense;
 use super::error::{ErrorKind, Result};
-use super::sdy::{number, quote};
+use super::sdy::quote;
 use super::types::Ty;
 use crate::hlo::{Attr, AttrList, FuncType, OutputAlias, Quant, ReplicaGroups, Type};
 
@@ -93,17 +93,26 @@ pub(super) fn attr(c: &mut Cursor<'_, '_>) -> Result<Attr> {
     })
 }
 
-/// The requested accuracy of a transcendental function. What asks for nothing becomes the plain mode `DEFAULT`.
+/// The requested accuracy of a transcendental function, without the fields that are zero. What asks for nothing becomes the plain
+/// mode `DEFAULT`.
 fn result_accuracy(c: &mut Cursor<'_, '_>) -> Result<Attr> {
     let f64 = |c: &mut Cursor<'_, '_>| c.r.svarint().map(|v| f64::from_bits(v as u64));
     let (atol, rtol, ulps) = (f64(c)?, f64(c)?, c.r.svarint()?);
     let Attr::Enum(mode) = c.attr()? else { return c.expected("an accuracy mode") };
-    if atol == 0.0 && rtol == 0.0 && ulps == 0 && mode == "DEFAULT" {
+    let mut fields = String::new();
+    for (name, v) in [("atol", atol), ("rtol", rtol)] {
+        if v != 0.0 {
+            fields += &format!("{name} = {v:e}, ");
+        }
+    }
+    if ulps != 0 {
+        fields += &format!("ulps = {ulps}, ");
+    }
+    if fields.is_empty() && mode == "DEFAULT" {
         return Ok(Attr::Enum(mode));
     }
-    let (atol, rtol) = (number(atol), number(rtol));
     let mode = format!("#stablehlo.result_accuracy_mode<{mode}>");
-    Ok(Attr::Opaque(format!("stablehlo.result_accuracy<atol = {atol}, rtol = {rtol}, ulps = {ulps}, mode = {mode}>")))
+    Ok(Attr::Opaque(format!("stablehlo.result_accuracy<{fields}mode = {mode}>")))
 }
 
 fn axis_ref(c: &mut Cursor<'_, '_>) -> Result<Attr> {
