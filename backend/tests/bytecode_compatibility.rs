@@ -3,6 +3,8 @@
 //! They are read from a checkout of openxla/stablehlo named by `TPUSIM_STABLEHLO_DIR`; the tests skip without it. Oracle: the
 //! functions named in the text beside each file.
 
+#![allow(clippy::print_stderr, reason = "a test that skips or measures says so")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -2,6 +2,8 @@
 //!
 //! Oracle: the reader returns, and quickly. A truncated file is always an error, since the last section ends with the file.
 
+#![allow(clippy::print_stderr, reason = "a test that skips or measures says so")]
+
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};

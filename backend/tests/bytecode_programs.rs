@@ -2,6 +2,8 @@
 //!
 //! Oracle: a scan of the text for the names of operations. It needs the shared programs and skips without them.
 
+#![allow(clippy::print_stderr, reason = "a test that skips or measures says so")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

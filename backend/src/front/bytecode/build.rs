@@ -16,9 +16,9 @@ pub(super) fn module(d: &mut Decoder<'_>, top: Vec<RawOp>) -> Result<(Module, Ve
     let missing = |at| BytecodeError::new(ErrorKind::Missing("a single top-level module".into()), at);
     let at = top.first().map_or(d.file.ir.offset(), |op| op.offset);
     let [raw] = <[RawOp; 1]>::try_from(top).map_err(|_| missing(at))?;
-    let (spec, name) = op_spec(d, &raw)?;
+    let spec = op_spec(d, &raw)?;
     if spec.name != "builtin.module" {
-        return Err(missing(raw.offset).in_op(&name, || None));
+        return Err(named(d, missing(raw.offset), &raw));
     }
     let mut attrs = attributes(d, &raw, spec)?;
     let mut module = Module::default();
@@ -30,11 +30,8 @@ pub(super) fn module(d: &mut Decoder<'_>, top: Vec<RawOp>) -> Result<(Module, Ve
     let mut errors = Vec::new();
     for op in raw.regions.into_iter().flat_map(|r| r.blocks).flat_map(|b| b.ops) {
         let at = op.offset;
-        let result = match op_spec(d, &op) {
-            Ok((spec, name)) => top_level(d, &mut module, &op, spec).map_err(|e| named(d, e, &name, &op)),
-            Err(e) => Err(e),
-        };
-        if let Err(e) = result {
+        let result = op_spec(d, &op).and_then(|spec| top_level(d, &mut module, &op, spec));
+        if let Err(e) = result.map_err(|e| named(d, e, &op)) {
             // A budget once spent stays spent: the rest would only repeat the error.
             let fatal = e.kind == ErrorKind::Budget;
             errors.push(e);
@@ -71,21 +68,31 @@ fn fail<T>(kind: ErrorKind, at: usize) -> Result<T> {
 }
 
 /// Adds the operation's name and source position to an error.
-fn named(d: &mut Decoder<'_>, e: BytecodeError, name: &str, op: &RawOp) -> BytecodeError {
-    e.in_op(name, || d.position(op.loc))
+fn named(d: &mut Decoder<'_>, e: BytecodeError, op: &RawOp) -> BytecodeError {
+    match full_name(d, op) {
+        Ok(name) => e.in_op(&name, || d.position(op.loc)),
+        Err(_) => e,
+    }
 }
 
-/// What is known about the operation, and its full name.
-fn op_spec(d: &mut Decoder<'_>, op: &RawOp) -> Result<(OpSpec, String)> {
+/// Full name of an operation.
+fn full_name(d: &Decoder<'_>, op: &RawOp) -> Result<String> {
     let entry = lookup(&d.file.op_names, op.name as u64, "operation name", op.offset)?;
-    let (dialect, name) = (d.file.dialect(entry.dialect), d.file.string(entry.name, op.offset)?);
-    let full = format!("{dialect}.{name}");
-    match ops::find(dialect, name) {
-        Some(spec) => Ok((spec, full)),
-        None => {
-            let e = BytecodeError::new(ErrorKind::UnknownOp(full.clone()), op.offset);
-            Err(named(d, e, &full, op))
+    Ok(format!("{}.{}", d.file.dialect(entry.dialect), d.file.string(entry.name, op.offset)?))
+}
+
+/// What is known about an operation, by its name.
+fn op_spec(d: &mut Decoder<'_>, op: &RawOp) -> Result<OpSpec> {
+    if let Some(spec) = d.specs.get(&op.name) {
+        return Ok(*spec);
+    }
+    let entry = lookup(&d.file.op_names, op.name as u64, "operation name", op.offset)?;
+    match ops::find(d.file.dialect(entry.dialect), d.file.string(entry.name, op.offset)?) {
+        Some(spec) => {
+            d.specs.insert(op.name, spec);
+            Ok(spec)
         }
+        None => fail(ErrorKind::UnknownOp(full_name(d, op)?), op.offset),
     }
 }
 
@@ -235,9 +242,9 @@ impl Builder<'_, '_> {
             locs.push(loc.map_or(Ok(LocTable::UNKNOWN), |l| self.d.loc(l, at))?);
         }
         for op in &raw.ops {
-            let (spec, name) = op_spec(self.d, op)?;
-            let built = self.op(op, spec).map_err(|e| named(self.d, e, &name, op))?;
-            block.ops.extend(built);
+            let spec = op_spec(self.d, op);
+            let built = spec.and_then(|spec| self.op(op, spec));
+            block.ops.extend(built.map_err(|e| named(self.d, e, op))?);
         }
         match block.ops.last() {
             Some(op) if op.opcode == Opcode::Return => Ok((block, locs)),

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::error::{BytecodeError, ErrorKind, Result};
 use super::locations::Locations;
+use super::ops::OpSpec;
 use super::reader::Reader;
 use super::sections::{Entry, File, lookup};
 use super::types::Ty;
@@ -30,6 +31,8 @@ pub(super) struct Decoder<'a> {
     types: FxHashMap<u64, (Ty, usize)>,
     /// Constants decoded so far: they are shared, since they may be large.
     constants: FxHashMap<u64, Arc<Literal>>,
+    /// What is known about the operation names that have occurred.
+    pub specs: FxHashMap<usize, OpSpec>,
     budget: usize,
     depth: usize,
 }
@@ -46,7 +49,8 @@ impl<'a> Decoder<'a> {
     pub fn new(file: File<'a>) -> Self {
         let budget = (1usize << 18).saturating_add(file.len.saturating_mul(256));
         let locs = Locations::new(file.attrs.len());
-        Decoder { file, locs, types: FxHashMap::default(), constants: FxHashMap::default(), budget, depth: 0 }
+        let (types, constants, specs) = Default::default();
+        Decoder { file, locs, types, constants, specs, budget, depth: 0 }
     }
 
     /// Takes `nodes` from the budget.
@@ -188,13 +192,14 @@ impl<'a> Cursor<'_, 'a> {
         (0..n).map(|_| self.ty()).collect()
     }
 
-    /// A string of the string section by its index.
+    /// A string of the string section by its index. What is not UTF-8, such as the binary configuration of a foreign custom call,
+    /// is replaced, as the reader of text does.
     pub fn string(&mut self) -> Result<String> {
         let at = self.r.offset();
         let i = self.r.varint()?;
-        let s = self.d.file.string(i, at)?;
+        let s = self.d.file.bytes(i, at)?;
         self.charge(s.len() / TEXT_UNIT)?;
-        Ok(s.to_owned())
+        Ok(String::from_utf8_lossy(s).into_owned())
     }
 
     /// One of the enumerators of `names`; empty names do not exist.

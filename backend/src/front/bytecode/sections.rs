@@ -146,10 +146,14 @@ impl<'a> File<'a> {
         self.version >= SHORT_BLOCK_ARGS
     }
 
-    /// The string of index `i`; `at` is where the index was read.
+    /// The string of index `i`, whatever it holds; `at` is where the index was read.
+    pub fn bytes(&self, i: u64, at: usize) -> Result<&'a [u8]> {
+        lookup(&self.strings, i, "string", at).copied()
+    }
+
+    /// The text of index `i`; `at` is where the index was read.
     pub fn string(&self, i: u64, at: usize) -> Result<&'a str> {
-        let bytes = *lookup(&self.strings, i, "string", at)?;
-        std::str::from_utf8(bytes).map_err(|_| BytecodeError::new(ErrorKind::Text, at))
+        std::str::from_utf8(self.bytes(i, at)?).map_err(|_| BytecodeError::new(ErrorKind::Text, at))
     }
 
     /// The name of a dialect.
