@@ -8,6 +8,7 @@
 //! Input is not trusted: nesting is bounded, a splat constant stays one element whatever its shape, and no text makes a
 //! front end panic or allocate more than in proportion to its length.
 
+pub mod bytecode;
 mod diag;
 pub mod normalize;
 pub mod text;
@@ -27,11 +28,10 @@ pub const BYTECODE_MAGIC: [u8; 4] = *b"ML\xefR";
 /// All that is wrong with the program, up to a limit.
 pub fn parse_program(bytes: &[u8], file_name: &str) -> Result<Module, ParseError> {
     if bytes.starts_with(&BYTECODE_MAGIC) {
-        return Err(ParseError::binary(
-            file_name,
-            0..4,
-            "MLIR bytecode is not supported yet: pass the program as text",
-        ));
+        return bytecode::parse(bytes).map_err(|e| {
+            let at = e.offset.min(bytes.len());
+            ParseError::binary(file_name, at..at, e.to_string())
+        });
     }
     match std::str::from_utf8(bytes) {
         Ok(text) => parse_text(text, file_name),

@@ -1,0 +1,96 @@
+"""Writes small.<version>.mlirbc: one program in several versions of VHLO; sharded.mlirbc and resource.mlirbc.
+
+Needs JAX (`pip install jax`; written with 0.10.2).
+"""
+
+import pathlib
+
+from jax._src.interpreters.mlir import make_ir_context
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+VERSIONS = ["0.9.0", "0.20.0", "1.1.0", "1.5.0", "1.8.0", "1.10.0", "1.17.0"]
+
+SMALL = """
+module @small attributes {mhlo.num_partitions = 1 : i32} {
+  func.func public @main(%x: tensor<4x8xf32> {mhlo.sharding = "{replicated}"} loc("x"), %i: tensor<2x1xi32>)
+      -> (tensor<2x8xf32> {jax.result_info = "result"}, tensor<4xf32>) {
+    %zero = stablehlo.constant dense<0.0> : tensor<f32>
+    %mask = stablehlo.constant dense<[true, false, true, true, false, true, true, false, true]> : tensor<9xi1>
+    %small = stablehlo.constant dense<[-8, 7, 1]> : tensor<3xi4>
+    %w = stablehlo.constant dense<5.000000e-01> : tensor<8x8xf32>
+    %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0], precision = [HIGHEST, DEFAULT]
+        : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32> loc("dot"("model.py":3:4))
+    %1 = stablehlo.exponential %0 : tensor<4x8xf32> loc(callsite("exp"("model.py":5:1) at "main"("model.py":9:2)))
+    %2 = "stablehlo.gather"(%1, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [1],
+        collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 8>}>
+        : (tensor<4x8xf32>, tensor<2x1xi32>) -> tensor<2x8xf32>
+    %3 = stablehlo.reduce(%1 init: %zero) applies stablehlo.add across dimensions = [1]
+        : (tensor<4x8xf32>, tensor<f32>) -> tensor<4xf32> loc(fused["a", "model.py":7:3])
+    %4 = stablehlo.compare LT, %3, %3, FLOAT : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xi1>
+    %5 = stablehlo.select %4, %3, %3 : tensor<4xi1>, tensor<4xf32>
+    %6 = stablehlo.custom_call @target(%5) {backend_config = "opaque", api_version = 2 : i32,
+        operand_layouts = [dense<[0]> : tensor<1xindex>], result_layouts = [dense<[0]> : tensor<1xindex>],
+        mhlo.frontend_attributes = {key = "value"}} : (tensor<4xf32>) -> tensor<4xf32>
+    %7 = call @inner(%6) : (tensor<4xf32>) -> tensor<4xf32>
+    return %2, %7 : tensor<2x8xf32>, tensor<4xf32>
+  }
+  func.func private @inner(%x: tensor<4xf32>) -> tensor<4xf32> {
+    %zero = stablehlo.constant dense<0> : tensor<i32>
+    %ten = stablehlo.constant dense<10> : tensor<i32>
+    %0:2 = stablehlo.while(%a = %x, %n = %zero) : tensor<4xf32>, tensor<i32>
+    cond {
+      %1 = stablehlo.compare LT, %n, %ten, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %1 : tensor<i1>
+    } do {
+      %1 = stablehlo.add %a, %x : tensor<4xf32>
+      %2 = stablehlo.add %n, %n : tensor<i32>
+      stablehlo.return %1, %2 : tensor<4xf32>, tensor<i32>
+    }
+    return %0#0 : tensor<4xf32>
+  }
+}
+"""
+
+SHARDED = """
+module @sharded {
+  sdy.mesh @mesh = <["x"=4, "y"=4], device_ids=[15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0]>
+  func.func public @main(%a: tensor<64x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x", ?}p1, {"y":(1)2}]>})
+      -> (tensor<64x16xf32> {sdy.sharding = #sdy.sharding<mesh<["z"=2]>, [{"z"}, {?}]>}) {
+    %0 = sdy.manual_computation(%a) in_shardings=[<@mesh, [{"x"}, {}]>] out_shardings=[<@mesh, [{"x"}, {}], replicated={"y"}>]
+        manual_axes={"x"} (%b: tensor<16x16xf32>) {
+      %1 = "stablehlo.all_reduce"(%b) <{channel_handle = #stablehlo.channel_handle<handle = 3, type = 0>,
+          replica_groups = dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>, use_global_device_ids}> ({
+      ^bb0(%l: tensor<f32>, %r: tensor<f32>):
+        %s = stablehlo.add %l, %r : tensor<f32>
+        stablehlo.return %s : tensor<f32>
+      }) : (tensor<16x16xf32>) -> tensor<16x16xf32>
+      sdy.return %1 : tensor<16x16xf32>
+    } : (tensor<64x16xf32>) -> tensor<64x16xf32>
+    %2 = sdy.sharding_constraint %0 <@mesh, [{}, {"x"}]> : tensor<64x16xf32>
+    return %2 : tensor<64x16xf32>
+  }
+}
+"""
+
+# A constant kept in the resource section, on an attribute that serialization leaves alone.
+RESOURCE = """
+module @resource attributes {test.blob = dense_resource<blob> : tensor<3xi32>} {
+  func.func public @main() {
+    return
+  }
+}
+{-#
+  dialect_resources: { builtin: { blob: "0x08000000010000000200000003000000" } }
+#-}
+"""
+
+here = pathlib.Path(__file__).parent
+with make_ir_context():
+    module = ir.Module.parse(SMALL)
+    for version in VERSIONS:
+        artifact = stablehlo.serialize_portable_artifact(module, version)
+        (here / f"small.{version}.mlirbc").write_bytes(artifact)
+    for name, text in [("sharded", SHARDED), ("resource", RESOURCE)]:
+        artifact = stablehlo.serialize_portable_artifact(ir.Module.parse(text), VERSIONS[-1], True)
+        (here / f"{name}.mlirbc").write_bytes(artifact)
