@@ -1,1 +1,5 @@
 //! Placeholder.
+#![deny(missing_docs)]
+
+pub mod atomic;
+pub mod npy;
