@@ -3,3 +3,5 @@
 
 pub mod atomic;
 pub mod npy;
+pub mod report;
+pub mod units;
