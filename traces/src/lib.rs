@@ -3,5 +3,6 @@
 
 pub mod atomic;
 pub mod npy;
+pub mod perfetto;
 pub mod report;
 pub mod units;

@@ -8,7 +8,9 @@ use crate::units::{digits, percent, seconds};
 /// Sentences given at most.
 const MOST: usize = 3;
 /// Share of the time from which a cause is worth a sentence.
-const WORTH: f64 = 0.2;
+const WORTH: f64 = 0.1;
+/// The same for modelled time, which the head of the report already states.
+const WORTH_MODELLED: f64 = 0.25;
 
 /// A sentence and the share of the time it is about.
 struct Finding {
@@ -66,9 +68,14 @@ fn hbm(r: &Report) -> Option<Finding> {
 fn mxu(r: &Report) -> Option<Finding> {
     let share = r.bound_fraction(Bound::Mxu);
     let worst = largest(r, |o| (o.bound == Bound::Mxu).then_some(o.cycles as f64))?;
+    let padded = r.mxu_useful_fraction.is_some_and(|u| u < 0.9);
+    let remedy = if padded {
+        "first remove what is not useful work"
+    } else {
+        "only fewer FLOPs, or a type with a higher peak, make this part faster"
+    };
     let text = format!(
-        "MXU-bound for {} of the time ({} MFU overall), most of it `{}` in {}: only fewer FLOPs, or a type with a higher \
-         peak, make this part faster.",
+        "MXU-bound for {} of the time ({} MFU overall), most of it `{}` in {}: {remedy}.",
         percent(share),
         percent(r.mfu),
         worst.name,
@@ -157,6 +164,9 @@ fn busiest_slot(o: &OpReport) -> Unit {
 }
 
 fn modelled(r: &Report) -> Option<Finding> {
+    if r.modelled_fraction < WORTH_MODELLED {
+        return None;
+    }
     let worst = largest(r, |o| (o.modelled_cycles > 0).then_some(o.modelled_cycles as f64))?;
     let text = format!(
         "{} of the time comes from formulas, most of it `{}`: take that part as an estimate.",

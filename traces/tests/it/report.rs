@@ -96,7 +96,8 @@ fn json_has_the_fields() {
 fn text_fits_and_says_what_to_do() {
     let r = report();
     let text = r.text(TextOptions { top: 3, color: false });
-    tpusim_traces::atomic::write_bytes(&sample::folder().join("report.txt"), r.text(TextOptions::default()).as_bytes()).unwrap();
+    tpusim_traces::atomic::write_bytes(&sample::folder().join("report.txt"), r.text(TextOptions::default()).as_bytes())
+        .unwrap();
     assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
     assert!(!text.contains('\u{1b}'));
     for part in ["64.7 µs", "97,000 cycles", "of 819 GB/s", "3.00 GiB of 15.5 GiB", "and 2 more operations", "modelled"]
