@@ -17,6 +17,7 @@ use tpusim_isa::program::{OpInfo, Program};
 use tpusim_sim::profile::{OpProfile, Profile, Stall, Unit};
 
 pub use text::TextOptions;
+pub(crate) use text::clip;
 
 /// Utilization from which a unit bounds an operation.
 pub const BOUND_THRESHOLD: f64 = 0.6;
