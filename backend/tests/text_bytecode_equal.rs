@@ -43,7 +43,12 @@ fn every_program_is_equal_in_both_forms() {
                     bad.push(format!("{}: {e}", text.display()));
                 }
             }
-            (a, b) => bad.push(format!("{}: {:?} {:?}", text.display(), a.err().map(|e| e.to_string()), b.err().map(|e| e.to_string()))),
+            (a, b) => bad.push(format!(
+                "{}: {:?} {:?}",
+                text.display(),
+                a.err().map(|e| e.to_string()),
+                b.err().map(|e| e.to_string())
+            )),
         }
     }
     assert!(bad.is_empty(), "{} of {} differ:\n{}", bad.len(), pairs.len(), bad.join("\n"));

@@ -1,6 +1,7 @@
 //! Code generation: kernels as loop nests of scheduled vector code.
 
 pub mod cells;
+pub mod dot;
 pub mod emit;
 pub mod expr;
 pub mod math;
