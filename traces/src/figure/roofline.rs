@@ -120,7 +120,7 @@ pub(super) fn color(bound: Bound) -> RGBColor {
 
 /// What was run, cut to `width` points.
 pub(super) fn title(report: &Report, width: f64) -> String {
-    let text = format!("{} on {}, {}", report.program, report.chip, report.mode);
+    let text = crate::report::clip(&format!("{} on {}, {}", report.program, report.chip, report.mode), 200);
     let mut chars = text.chars().count();
     let mut cut = text.clone();
     while Figure::text_width(&cut) > width && chars > 1 {
