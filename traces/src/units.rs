@@ -39,8 +39,16 @@ pub fn memory(bytes: u64) -> String {
 
 /// A fraction as a percentage, e.g. `41 %`, with a decimal below 10 %.
 pub fn percent(fraction: f64) -> String {
-    let p = fraction * 100.0;
-    if p == 0.0 || p >= 9.95 { format!("{p:.0} %") } else { format!("{p:.1} %") }
+    format!("{} %", percent_digits(fraction))
+}
+
+/// The number of [`percent`], at most four characters.
+pub fn percent_digits(fraction: f64) -> String {
+    match fraction * 100.0 {
+        p if p >= 999.5 => ">999".to_owned(),
+        p if p == 0.0 || p >= 9.95 => format!("{p:.0}"),
+        p => format!("{p:.1}"),
+    }
 }
 
 /// Three significant digits without an exponent for values of ordinary size.
@@ -84,7 +92,8 @@ mod tests {
         assert_eq!(percent(0.413), "41 %");
         assert_eq!(percent(0.0314), "3.1 %");
         assert_eq!(percent(0.0), "0 %");
-        assert_eq!(digits(3.14159), "3.14");
+        assert_eq!(percent(1e9), ">999 %");
+        assert_eq!(digits(2.7149), "2.71");
         assert_eq!(grouped(1_234_567), "1,234,567");
         assert_eq!(grouped(999), "999");
     }

@@ -59,14 +59,26 @@ impl Axis {
     }
 }
 
-/// A number at a tick, without superfluous zeros.
+/// A number at a tick, without superfluous zeros; a power of ten if it would be long.
 pub(super) fn label(value: f64) -> String {
-    let text = match value.abs() {
-        0.0 => return "0".to_owned(),
-        a if !(1e-4..1e5).contains(&a) => return format!("{value:e}"),
-        a => format!("{value:.*}", (3.0 - a.log10().floor()).clamp(0.0, 8.0) as usize),
-    };
+    let size = value.abs();
+    if size == 0.0 {
+        return "0".to_owned();
+    }
+    let exponent = size.log10().floor();
+    if !(1e-3..1e5).contains(&size) {
+        let factor = value / 10f64.powf(exponent);
+        let times = if (factor - 1.0).abs() < 1e-9 { String::new() } else { format!("{}·", label(factor)) };
+        return format!("{times}10{}", superscript(exponent as i32));
+    }
+    let text = format!("{value:.*}", (3.0 - exponent).clamp(0.0, 6.0) as usize);
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+fn superscript(n: i32) -> String {
+    const DIGITS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
+    let one = |c: char| c.to_digit(10).and_then(|d| DIGITS.get(d as usize).copied()).unwrap_or('⁻');
+    n.to_string().chars().map(one).collect()
 }
 
 /// A rectangle of a figure with a scale on each side.
@@ -131,6 +143,6 @@ mod tests {
         assert_eq!(Axis::log(0.05, 2000.0).ticks(8), [0.1, 1.0, 10.0, 100.0, 1000.0]);
         assert_eq!(Axis::log(1e-3, 1e9).ticks(6).len(), 5);
         assert_eq!(Axis::linear(0.0, 0.0).ticks(5), [0.0]);
-        assert_eq!(["1000", "0.01", "250", "1e6"], [1000.0, 0.01, 250.0, 1e6].map(label));
+        assert_eq!(["1000", "0.01", "250", "10⁶", "2·10⁻⁴"], [1000.0, 0.01, 250.0, 1e6, 2e-4].map(label));
     }
 }

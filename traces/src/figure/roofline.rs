@@ -9,7 +9,7 @@ use super::axes::{Axis, Plot, label};
 use super::palette::{BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION};
 use super::{Align, COLUMN, Figure, FigureError, TEXT};
 use crate::report::{Bound, OpReport, Report, ratio};
-use crate::units::si;
+use crate::units::{digits, si};
 
 const HEIGHT: f64 = 196.0;
 const LEFT: f64 = 34.0;
@@ -18,6 +18,8 @@ const TOP: f64 = 29.0;
 const BOTTOM: f64 = 27.0;
 /// Operations labelled, by time.
 const LABELLED: usize = 5;
+/// Points lower than this share of the ridge or of the roof are left out: they would squeeze the rest to nothing.
+const MOST_BELOW: f64 = 1e-7;
 /// Characters of a label.
 const NAME: usize = 18;
 
@@ -42,7 +44,7 @@ impl Point<'_> {
 
 /// Draws the roofline of the run to `path` (`.svg` or `.png`) and its numbers as CSV beside it. A point is an operation, its area the
 /// time of all its runs, its colour what bounds it. FLOPs are useful MXU and elementwise ones. Operations without FLOPs or without
-/// HBM traffic are in the CSV only.
+/// HBM traffic, and those far below all roofs, are in the CSV only.
 pub fn roofline(path: &Path, report: &Report) -> Result<(), FigureError> {
     let points = points(report);
     let csv = table(report, &points).map_err(|e| FigureError::Draw(e.to_string()))?;
@@ -118,7 +120,7 @@ pub(super) fn color(bound: Bound) -> RGBColor {
 
 /// What was run, cut to `width` points.
 pub(super) fn title(report: &Report, width: f64) -> String {
-    let text = format!("{} on {}, {}", report.program, report.chip, report.mode);
+    let text = crate::report::clip(&format!("{} on {}, {}", report.program, report.chip, report.mode), 200);
     let mut chars = text.chars().count();
     let mut cut = text.clone();
     while Figure::text_width(&cut) > width && chars > 1 {
@@ -144,24 +146,34 @@ fn draw(report: &Report, points: &[Point<'_>]) -> Result<Figure, FigureError> {
         }
     }
     roofs.sort_by(|a, b| b.1.total_cmp(&a.1));
+    // Roofs of different types lie close together: the topmost carries the names of all.
+    let all = match roofs.as_slice() {
+        [(names, r)] => format!("MXU {names}: {}", si(*r, "FLOP/s")),
+        many => {
+            let each = many.iter().map(|(names, r)| format!("{names} {}", digits(r / 1e12)));
+            format!("MXU TFLOP/s: {}", each.collect::<Vec<_>>().join(", "))
+        }
+    };
+    let name = |i: usize| if i == 0 { all.clone() } else { String::new() };
     let mut lines: Vec<(String, f64, bool)> =
-        roofs.into_iter().map(|(names, r)| (format!("MXU {names}: {}", si(r, "FLOP/s")), r, false)).collect();
+        roofs.iter().enumerate().map(|(i, (_, r))| (name(i), *r, false)).collect();
     let vpu = report.vpu_peak_flops_per_s;
     lines.push((format!("VPU: {}", si(vpu, "FLOP/s")), vpu, true));
     let top = lines.iter().map(|l| l.1).fold(0.0, f64::max);
     let plot = plot(&shown, top, bandwidth);
+    let shown: Vec<&Point<'_>> =
+        shown.into_iter().filter(|p| p.intensity() >= plot.x.low && p.rate() >= plot.y.low).collect();
 
     let mut figure = Figure::new(COLUMN, HEIGHT);
     figure.text((LEFT, TEXT + 1.0), &title(report, COLUMN - LEFT - RIGHT), Align::Left, GREY);
     legend(&mut figure, &shown);
-    let mut taken = roof_lines(&mut figure, &plot, &lines, top, bandwidth);
     let longest = shown.iter().map(|p| p.time_s).fold(0.0, f64::max);
-    let radius = |p: &Point<'_>| (5.0 * (p.time_s / longest).sqrt()).max(1.5);
-    for p in &shown {
-        let (x, y) = plot.point(p.intensity(), p.rate());
-        let r = radius(p) + 0.5;
-        taken.push(Box { left: x - r, right: x + r, top: y - r, bottom: y + r });
-    }
+    let radius = |p: &Point<'_>| (4.0 * (p.time_s / longest).sqrt()).max(1.5);
+    let mut taken: Vec<Box> = shown
+        .iter()
+        .map(|p| Box::around(plot.point(p.intensity(), p.rate()), radius(p) + 0.5, radius(p) + 0.5))
+        .collect();
+    roof_lines(&mut figure, &plot, &lines, top, bandwidth, &mut taken);
     for p in &shown {
         figure.dot(plot.point(p.intensity(), p.rate()), radius(p), color(p.first.bound));
     }
@@ -169,9 +181,9 @@ fn draw(report: &Report, points: &[Point<'_>]) -> Result<Figure, FigureError> {
         let name = crate::report::clip(&p.first.name, NAME);
         place(&mut figure, &plot, &mut taken, plot.point(p.intensity(), p.rate()), radius(p), &name);
     }
-    let mega: Vec<(f64, String)> = plot.y.ticks(6).into_iter().map(|v| (v, label(v / 1e12))).collect();
+    let teras: Vec<(f64, String)> = plot.y.ticks(6).into_iter().map(|v| (v, label(v / 1e12))).collect();
     let x_ticks = plot.x.ticks(7);
-    plot.frame(&mut figure, &x_ticks, &mega, true);
+    plot.frame(&mut figure, &x_ticks, &teras, true);
     let middle = ((plot.left + plot.right) / 2.0, (plot.top + plot.bottom) / 2.0);
     figure.text((middle.0, HEIGHT - 3.5), "intensity (FLOP per HBM byte)", Align::Center, BLACK);
     figure.upright((TEXT + 0.5, middle.1), "TFLOP/s", BLACK);
@@ -187,9 +199,8 @@ fn plot(shown: &[&Point<'_>], top: f64, bandwidth: f64) -> Plot {
     let (x_low, x_high) = span(&|p| p.intensity(), ridge);
     let (y_low, y_high) = span(&|p| p.rate(), top);
     let decade = |v: f64| 10f64.powf((v * 0.7).log10().floor());
-    // A wide outlier must not squeeze the rest to nothing.
-    let x = Axis::log(decade(x_low), (x_high * 5.0).max(ridge * 10.0));
-    let y = Axis::log(decade(y_low).max(y_high * 1e-9), y_high * 3.0);
+    let x = Axis::log(decade(x_low.max(ridge * MOST_BELOW)), (x_high * 5.0).max(ridge * 10.0));
+    let y = Axis::log(decade(y_low.max(y_high * MOST_BELOW)), y_high * 4.0);
     Plot { left: LEFT, top: TOP, right: COLUMN - RIGHT, bottom: HEIGHT - BOTTOM, x, y }
 }
 
@@ -210,6 +221,8 @@ fn legend(figure: &mut Figure, shown: &[&Point<'_>]) {
 /// Space that is used.
 #[derive(Clone, Copy)]
 struct Box {
+    /// A roof: texts keep off, but a leader may cross it.
+    roof: bool,
     left: f64,
     right: f64,
     top: f64,
@@ -223,7 +236,15 @@ impl Box {
             Align::Center => at.0 - width / 2.0,
             Align::Right => at.0 - width,
         };
-        Box { left, right: left + width, top: at.1 - 0.8 * TEXT, bottom: at.1 + 0.25 * TEXT }
+        Box { roof: false, left, right: left + width, top: at.1 - 0.8 * TEXT, bottom: at.1 + 0.25 * TEXT }
+    }
+
+    fn around(center: (f64, f64), x: f64, y: f64) -> Box {
+        Box { roof: false, left: center.0 - x, right: center.0 + x, top: center.1 - y, bottom: center.1 + y }
+    }
+
+    fn holds(&self, p: (f64, f64)) -> bool {
+        p.0 > self.left && p.0 < self.right && p.1 > self.top && p.1 < self.bottom
     }
 
     fn meets(&self, other: &Box) -> bool {
@@ -231,13 +252,16 @@ impl Box {
     }
 }
 
-/// Draws the roofs with their names and returns the space the names and lines take.
-fn roof_lines(figure: &mut Figure, plot: &Plot, lines: &[(String, f64, bool)], top: f64, bandwidth: f64) -> Vec<Box> {
-    let mut taken = Vec::new();
-    let mut text = |figure: &mut Figure, at: (f64, f64), name: &str, align| {
-        figure.text(at, name, align, BLACK);
-        taken.push(Box::of_text(at, Figure::text_width(name), align));
-    };
+/// Draws the roofs with their names where no point is, and adds the space of both to `taken`.
+fn roof_lines(
+    figure: &mut Figure,
+    plot: &Plot,
+    lines: &[(String, f64, bool)],
+    top: f64,
+    bandwidth: f64,
+    taken: &mut Vec<Box>,
+) {
+    let mut named: Vec<(&str, (f64, f64))> = Vec::new();
     for (name, peak, dashed) in lines {
         let (from, to) = (plot.point(peak / bandwidth, *peak), plot.point(plot.x.high, *peak));
         if from.1 > plot.bottom {
@@ -249,59 +273,85 @@ fn roof_lines(figure: &mut Figure, plot: &Plot, lines: &[(String, f64, bool)], t
         } else {
             figure.line(vec![from, to], BLACK, 0.9)
         }
-        text(figure, (to.0, to.1 - 2.5), name, Align::Right);
+        taken.push(Box { roof: true, left: from.0, right: to.0, top: from.1 - 0.5, bottom: from.1 + 0.5 });
+        if !name.is_empty() {
+            named.push((name, to));
+        }
     }
     let low = (plot.y.low / bandwidth).max(plot.x.low);
     let (start, end) = (plot.point(low, low * bandwidth), plot.point(top / bandwidth, top));
     figure.line(vec![start, end], BLACK, 0.9);
-    let name = format!("HBM: {}", si(bandwidth, "B/s"));
-    // To the left of the line if there is room, else right of its lower end.
-    let half = ((start.0 + end.0) / 2.0, (start.1 + end.1) / 2.0);
-    let room = half.0 - plot.left - 4.0;
-    if room > Figure::text_width(&name) {
-        text(figure, (half.0 - 4.0, half.1), &name, Align::Right);
-    } else {
-        text(figure, (start.0 + 6.0, start.1 - 3.0), &name, Align::Left);
-    }
+    let along = |f: f64| between(start, end, f);
     let parts = 40;
     for i in 0..parts {
-        let at = |k: i32| start.0 + (end.0 - start.0) * f64::from(k) / f64::from(parts);
-        let y = |k: i32| start.1 + (end.1 - start.1) * f64::from(k) / f64::from(parts);
-        taken.push(Box { left: at(i), right: at(i + 1), top: y(i + 1), bottom: y(i) });
+        let (a, b) = (along(f64::from(i) / f64::from(parts)), along(f64::from(i + 1) / f64::from(parts)));
+        taken.push(Box { roof: true, left: a.0, right: b.0, top: b.1, bottom: a.1 });
     }
-    for (_, peak, _) in lines {
-        let (from, to) = (plot.point(peak / bandwidth, *peak), plot.point(plot.x.high, *peak));
-        taken.push(Box { left: from.0, right: to.0, top: from.1 - 0.5, bottom: from.1 + 0.5 });
+    for (name, end) in named {
+        // Above the line or below it, as far right as possible.
+        let places: Vec<(f64, f64)> = (0..24)
+            .map(|i| end.0 - 5.0 * f64::from(i))
+            .flat_map(|x| [(x, end.1 - 3.0), (x, end.1 + 1.5 + 0.8 * TEXT)])
+            .collect();
+        name_roof(figure, taken, name, Align::Right, &places);
     }
-    taken
+    let name = format!("HBM: {}", si(bandwidth, "B/s"));
+    let room = |f: &f64| along(*f).0 - plot.left - 6.0 > Figure::text_width(&name);
+    let left: Vec<(f64, f64)> = [0.5, 0.6, 0.7, 0.8, 0.9].into_iter().filter(room).map(along).collect();
+    if left.is_empty() {
+        name_roof(figure, taken, &name, Align::Left, &[0.1, 0.2, 0.3].map(|f| (along(f).0 + 8.0, along(f).1 + 2.0)));
+    } else {
+        let left: Vec<(f64, f64)> = left.into_iter().map(|p| (p.0 - 4.0, p.1)).collect();
+        name_roof(figure, taken, &name, Align::Right, &left);
+    }
+}
+
+/// Writes the name of a roof at the first of `places` that is free, or else where it
+/// covers least: a roof must have its name.
+fn name_roof(figure: &mut Figure, taken: &mut Vec<Box>, name: &str, align: Align, places: &[(f64, f64)]) {
+    let width = Figure::text_width(name);
+    let covered = |at: &(f64, f64)| {
+        let space = Box::of_text(*at, width, align);
+        taken.iter().filter(|t| t.meets(&space)).map(|t| if t.roof { 1 } else { 4 }).sum::<u32>()
+    };
+    // The first of equals is kept.
+    if let Some(at) = places.iter().min_by_key(|at| covered(at)).copied() {
+        figure.text(at, name, align, BLACK);
+        taken.push(Box::of_text(at, width, align));
+    }
 }
 
 /// Writes `name` near a point where nothing else is; leaves it out if there is no such place.
 fn place(figure: &mut Figure, plot: &Plot, taken: &mut Vec<Box>, at: (f64, f64), radius: f64, name: &str) {
     let width = Figure::text_width(name);
-    for distance in [radius + 2.0, radius + 8.0, radius + 16.0, radius + 26.0] {
-        let (far, up, down) = (distance, at.1 - distance, at.1 + distance + 0.7 * TEXT);
-        let middle = at.1 + 0.36 * TEXT;
-        let candidates = [
-            ((at.0 + far, middle), Align::Left),
-            ((at.0 - far, middle), Align::Right),
-            ((at.0, down), Align::Center),
-            ((at.0, up), Align::Center),
-            ((at.0 + far * 0.7, down), Align::Left),
-            ((at.0 - far * 0.7, down), Align::Right),
-            ((at.0 + far * 0.7, up), Align::Left),
-            ((at.0 - far * 0.7, up), Align::Right),
-        ];
-        for (position, align) in candidates {
+    // Eighths of a turn from the right, counterclockwise; beside the point reads best, then below.
+    const ANGLES: [f64; 12] = [0.0, 4.0, 6.0, 2.0, 7.0, 5.0, 1.0, 3.0, 6.5, 5.5, 1.5, 2.5];
+    for gap in [2.0, 7.0, 12.0, 18.0, 26.0, 36.0, 48.0] {
+        for angle in ANGLES {
+            let (sin, cos) = (angle * std::f64::consts::FRAC_PI_4).sin_cos();
+            let direction = (cos, -sin);
+            let tip = (at.0 + direction.0 * (radius + gap), at.1 + direction.1 * (radius + gap));
+            let align = if cos > 0.2 {
+                Align::Left
+            } else if cos < -0.2 {
+                Align::Right
+            } else {
+                Align::Center
+            };
+            // The baseline: level beside the point, its top or bottom at the tip above and below.
+            let position = (tip.0, tip.1 + TEXT * (0.3 - 0.45 * sin));
             let space = Box::of_text(position, width, align);
             let inside = space.left > plot.left
                 && space.right < COLUMN - 1.0
                 && space.top > plot.top
                 && space.bottom < plot.bottom;
-            if inside && !taken.iter().any(|t| t.meets(&space)) {
-                if distance > radius + 4.0 {
-                    let near = (at.0.clamp(space.left, space.right), at.1.clamp(space.top, space.bottom));
-                    figure.line(vec![at, near], GREY, 0.4);
+            let start = (at.0 + direction.0 * (radius + 1.0), at.1 + direction.1 * (radius + 1.0));
+            let leader = gap > 4.0;
+            let crosses =
+                |t: &Box| leader && !t.roof && (0..=8).any(|i| t.holds(between(start, tip, f64::from(i) / 8.0)));
+            if inside && !taken.iter().any(|t| t.meets(&space) || crosses(t)) {
+                if leader {
+                    figure.line(vec![start, tip], GREY, 0.4);
                 }
                 figure.text(position, name, align, BLACK);
                 taken.push(space);
@@ -309,4 +359,8 @@ fn place(figure: &mut Figure, plot: &Plot, taken: &mut Vec<Box>, at: (f64, f64),
             }
         }
     }
+}
+
+fn between(a: (f64, f64), b: (f64, f64), f: f64) -> (f64, f64) {
+    (a.0 + (b.0 - a.0) * f, a.1 + (b.1 - a.1) * f)
 }

@@ -16,7 +16,7 @@ use crate::units::percent;
 const PANELS: [(Unit, RGBColor); 3] = [(Unit::Mxu, BLUE), (Unit::Vpu, GREEN), (Unit::Hbm, VERMILLION)];
 /// Steps drawn at most: about one per half point.
 const STEPS: usize = 400;
-const LEFT: f64 = 29.0;
+const LEFT: f64 = 34.0;
 const RIGHT: f64 = 8.0;
 const PANEL: f64 = 36.0;
 /// From one panel's bottom to the next one's top: room for its heading.
@@ -41,7 +41,7 @@ fn draw(report: &Report, profile: &Profile) -> Result<Figure, FigureError> {
     let n = PANELS.len() as f64;
     let mut figure = Figure::new(COLUMN, HEAD + n * PANEL + (n - 1.0) * GAP + FOOT);
     figure.text((LEFT, TEXT + 1.0), &super::roofline::title(report, COLUMN - LEFT - RIGHT), Align::Left, GREY);
-    let ticks = x.ticks(6);
+    let ticks = x.ticks(7);
     let to_time = |cycle: f64| cycle / report.clock_hz.max(1) as f64 * scale;
     for (i, (u, color)) in PANELS.into_iter().enumerate() {
         let top = HEAD + i as f64 * (PANEL + GAP);

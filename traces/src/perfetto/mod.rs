@@ -159,7 +159,8 @@ impl Writer<'_> {
 
     /// Declares the tracks of `core` and collects its events.
     fn core<'a>(&mut self, pid: i32, core: &Core<'a>, events: &mut Vec<Event<'a>>) -> io::Result<()> {
-        let process_name = Some(format!("{} ({})", core.name, core.chip.name));
+        let missing = if core.profile.spans_truncated { ", later unit activity not recorded" } else { "" };
+        let process_name = Some(format!("{} ({}{missing})", core.name, core.chip.name));
         let process = self.track(TrackDescriptor {
             process: Some(ProcessDescriptor { pid: Some(pid), process_name }),
             child_ordering: Some(EXPLICIT_ORDER),

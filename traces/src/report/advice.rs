@@ -60,7 +60,7 @@ fn hbm(r: &Report) -> Option<Finding> {
         percent(share),
         digits(ratio(flops, bytes)),
         digits(ratio(peak, r.hbm_bandwidth_peak_bytes_per_s)),
-        worst.name
+        name(worst)
     );
     Some(Finding { share, text })
 }
@@ -78,7 +78,7 @@ fn mxu(r: &Report) -> Option<Finding> {
         "MXU-bound for {} of the time ({} MFU overall), most of it `{}` in {}: {remedy}.",
         percent(share),
         percent(r.mfu),
-        worst.name,
+        name(worst),
         worst.dtype
     );
     Some(Finding { share, text })
@@ -97,7 +97,7 @@ fn padding(r: &Report) -> Option<Finding> {
         "{} of the work of the MXU is lost to padding{passes}, most of it in `{}` ({} useful): make the sizes it multiplies \
          multiples of the array's, or batch small ones together.",
         percent(lost),
-        worst.name,
+        name(worst),
         percent(worst.mxu_useful_fraction.unwrap_or(0.0))
     );
     Some(Finding { share: lost * r.utilization.get(Unit::Mxu), text })
@@ -133,7 +133,7 @@ fn latency(r: &Report) -> Option<Finding> {
         }
     };
     let text =
-        format!("Latency-bound for {} of the time, most of it `{}`: {why}; {remedy}.", percent(share), worst.name);
+        format!("Latency-bound for {} of the time, most of it `{}`: {why}; {remedy}.", percent(share), name(worst));
     Some(Finding { share, text })
 }
 
@@ -151,7 +151,7 @@ fn vector(r: &Report, bound: Bound) -> Option<Finding> {
         },
     };
     let text =
-        format!("{}-bound for {} of the time, most of it `{}`: {remedy}.", bound.name(), percent(share), worst.name);
+        format!("{}-bound for {} of the time, most of it `{}`: {remedy}.", bound.name(), percent(share), name(worst));
     Some(Finding { share, text })
 }
 
@@ -171,7 +171,7 @@ fn modelled(r: &Report) -> Option<Finding> {
     let text = format!(
         "{} of the time comes from formulas, most of it `{}`: take that part as an estimate.",
         percent(r.modelled_fraction),
-        worst.name
+        name(worst)
     );
     Some(Finding { share: r.modelled_fraction, text })
 }
@@ -181,11 +181,16 @@ fn spread(r: &Report) -> String {
         Some(o) => format!(
             "No single cause takes {} of the time; the longest operation is `{}` with {}.",
             percent(WORTH),
-            o.name,
+            name(o),
             percent(ratio(o.cycles as f64, r.cycles as f64))
         ),
         None => "Nothing ran.".to_owned(),
     }
+}
+
+/// An operation's name, short enough for a sentence.
+fn name(o: &OpReport) -> String {
+    super::clip(&o.name, 40)
 }
 
 /// The run of an operation with the largest value; the earliest of equals.

@@ -5,7 +5,7 @@ use comfy_table::{Cell, CellAlignment, Color, LineStyle, Table};
 use tpusim_sim::profile::{Stall, Unit};
 
 use super::{Bound, OpReport, PerStall, PerUnit, Report, ratio};
-use crate::units::{grouped, memory, percent, seconds, si};
+use crate::units::{grouped, memory, percent, percent_digits, seconds, si};
 
 /// Columns of the text.
 const WIDTH: usize = 100;
@@ -148,7 +148,7 @@ fn table(r: &Report, rows: &[Row<'_>], options: TextOptions) -> String {
         let bound = Bound::of(&row.utilization);
         let share = |unit| format!("{:.0}", row.utilization.get(unit) * 100.0);
         let stall = match row.stalls.top() {
-            Some((s, n)) => format!("{} {:.0}%", s.name(), ratio(n as f64, row.cycles as f64) * 100.0),
+            Some((s, n)) => format!("{} {}%", s.name(), percent_digits(ratio(n as f64, row.cycles as f64))),
             None => String::new(),
         };
         let whence = if row.first.location.is_empty() { &row.first.source } else { &row.first.location };
@@ -156,7 +156,7 @@ fn table(r: &Report, rows: &[Row<'_>], options: TextOptions) -> String {
         table.add_row([
             Cell::new(name),
             Cell::new(seconds(ratio(row.cycles as f64, r.clock_hz as f64))),
-            Cell::new(format!("{}%", digits_short(ratio(row.cycles as f64, r.cycles as f64) * 100.0))),
+            Cell::new(format!("{}%", percent_digits(ratio(row.cycles as f64, r.cycles as f64)))),
             if options.color { bound_cell.fg(color(bound)) } else { bound_cell },
             Cell::new(share(Unit::Mxu)),
             Cell::new(share(Unit::Vpu)),
@@ -178,17 +178,6 @@ fn table(r: &Report, rows: &[Row<'_>], options: TextOptions) -> String {
     text
 }
 
-/// A percentage in at most four characters.
-fn digits_short(p: f64) -> String {
-    if p >= 9.95 {
-        format!("{p:.0}")
-    } else if p == 0.0 {
-        "0".to_owned()
-    } else {
-        format!("{p:.1}")
-    }
-}
-
 fn color(bound: Bound) -> Color {
     match bound {
         Bound::Mxu => Color::Green,
@@ -198,12 +187,17 @@ fn color(bound: Bound) -> Color {
     }
 }
 
+/// Names come from programs and may hold anything; a line break or terminal code would break tables and SVG.
+fn printable(text: &str) -> impl Iterator<Item = char> + '_ {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c })
+}
+
 /// The first characters of `text`.
 pub(crate) fn clip(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
-        return text.to_owned();
+        return printable(text).collect();
     }
-    let kept: String = text.chars().take(most.saturating_sub(1)).collect();
+    let kept: String = printable(text).take(most.saturating_sub(1)).collect();
     format!("{kept}…")
 }
 
@@ -211,9 +205,9 @@ pub(crate) fn clip(text: &str, most: usize) -> String {
 fn clip_start(text: &str, most: usize) -> String {
     let n = text.chars().count();
     if n <= most {
-        return text.to_owned();
+        return printable(text).collect();
     }
-    let kept: String = text.chars().skip(n - most.saturating_sub(1)).collect();
+    let kept: String = printable(text).skip(n - most.saturating_sub(1)).collect();
     format!("…{kept}")
 }
 

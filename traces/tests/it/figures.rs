@@ -77,3 +77,33 @@ fn text_has_a_width() {
     let w = Figure::text_width("utilization");
     assert!((30.0..60.0).contains(&w), "{w}");
 }
+
+// Oracle: none but that it draws; left in the sample folder to be looked at. Thirty operations of two types, a long run.
+#[test]
+fn draws_a_crowded_run() {
+    use tpusim_isa::num::DType;
+    let (mut program, mut profile) = (sample::program(), sample::profile());
+    let (info, run) = (program.ops[0].clone(), profile.ops[0].clone());
+    for i in 0..30u64 {
+        let mut info = info.clone();
+        info.name = format!("fusion.{i}");
+        info.dtype = if i % 3 == 0 { DType::I8 } else { DType::BF16 };
+        info.mxu_flops /= 1 + i * i * i / 4;
+        let mut run = run.clone();
+        run.op = program.ops.len() as u32;
+        run.busy[0] /= 1 + i / 2;
+        run.busy[7] /= 1 + i % 5;
+        run.start = profile.cycles;
+        run.end = run.start + 3_000_000 / (1 + i * 7 % 11);
+        run.hbm_read /= 1 + i % 4;
+        profile.cycles = run.end;
+        program.ops.push(info);
+        profile.ops.push(run);
+    }
+    let windows = profile.cycles.div_ceil(1000);
+    profile.series.window = 1000;
+    profile.series.busy = (0..windows).map(|w| [f64::from((w / 100 % 40) as u32) * 100.0; 8]).collect();
+    let report = Report::new(&program, &sample::chip(), &profile, "timing");
+    figure::roofline(&sample::folder().join("crowded.png"), &report).unwrap();
+    figure::utilization(&sample::folder().join("long.png"), &report, &profile).unwrap();
+}

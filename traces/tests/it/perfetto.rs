@@ -126,7 +126,7 @@ fn is_repeatable_and_takes_several_cores_and_empty_runs() {
 
 // Oracle: Perfetto's published schema and, where it is installed, its trace processor.
 #[test]
-fn the_real_reader_takes_it() {
+fn fits_the_published_schema() {
     let path = sample::folder().join("run.pftrace");
     let (program, chip, profile) = (sample::program(), sample::chip(), sample::profile());
     perfetto::write(&path, &[Core { name: "core 0", program: &program, chip: &chip, profile: &profile }]).unwrap();

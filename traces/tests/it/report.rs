@@ -1,5 +1,6 @@
 use tpusim_isa::program::Program;
 use tpusim_sim::profile::{Profile, Stall, Unit};
+use tpusim_traces::perfetto::Core;
 use tpusim_traces::report::{Bound, PerUnit, Report, TextOptions};
 
 use crate::sample;
@@ -143,4 +144,34 @@ fn empty_and_foreign_profiles() {
     backwards.ops[0].end = 0;
     backwards.ops[1].start = u64::MAX;
     assert!(Report::new(&sample::program(), &sample::chip(), &backwards, "").to_json().is_ok());
+}
+
+// Oracle: the promise that bad numbers and names neither panic nor spoil the output.
+#[test]
+fn absurd_profiles() {
+    let (mut program, mut profile) = (sample::program(), sample::profile());
+    program.ops[0].name = format!("a\n\u{1b}[31m{}", "long ".repeat(100));
+    program.ops[0].location = "\t".repeat(300);
+    program.ops[1].mxu_flops = u64::MAX;
+    program.ops[2].modelled_cycles = u64::MAX;
+    profile.ops[1].hbm_read = u64::MAX;
+    profile.ops[1].busy = [u64::MAX; 8];
+    profile.ops[2].stalls = [u64::MAX; 8];
+    profile.ops[3].end = profile.ops[3].start;
+    profile.ops[4].start = u64::MAX;
+    profile.ops[5].end = u64::MAX;
+    let dir = tempfile::tempdir().unwrap();
+    for (cycles, window, instances) in [(97_000, 400, 4), (1, 0, 0), (u64::MAX, u64::MAX, u32::MAX)] {
+        (profile.cycles, profile.series.window, profile.instances) = (cycles, window, [instances; 8]);
+        let r = Report::new(&program, &sample::chip(), &profile, "timing");
+        let text = r.text(TextOptions::default());
+        assert!(text.lines().all(|l| l.chars().count() <= 100) && !text.contains('\u{1b}'), "{text}");
+        assert!(r.ops.iter().all(|o| o.utilization.0.iter().all(|u| (0.0..=1.0).contains(u))));
+        assert!(r.to_json().is_ok());
+        let path = dir.path().join("a.svg");
+        let _ = tpusim_traces::figure::roofline(&path, &r);
+        let _ = tpusim_traces::figure::utilization(&path, &r, &profile);
+        let core = Core { name: "c", program: &program, chip: &sample::chip(), profile: &profile };
+        tpusim_traces::perfetto::encode(&[core], &mut Vec::new()).unwrap();
+    }
 }

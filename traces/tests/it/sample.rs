@@ -38,8 +38,11 @@ fn stalls(list: &[(Stall, u64)]) -> [u64; 8] {
     out
 }
 
+/// Units and the shares of their capacity.
+type Shares = &'static [(Unit, f64)];
+
 /// Cycles and unit shares of the run's operations, in order.
-const RUN: [(u32, u64, &[(Unit, f64)]); 6] = [
+const RUN: [(u32, u64, Shares); 6] = [
     (0, 30_000, &[(Unit::Mxu, 0.92), (Unit::Vpu, 0.1), (Unit::VLoad, 0.5), (Unit::Hbm, 0.45)]),
     (1, 15_000, &[(Unit::Vpu, 0.12), (Unit::VLoad, 0.3), (Unit::VStore, 0.3), (Unit::Hbm, 0.95)]),
     (2, 12_000, &[(Unit::Vpu, 0.05), (Unit::Xlu, 0.3), (Unit::Hbm, 0.1)]),
