@@ -1,4 +1,4 @@
-//! Small programs written in several versions of VHLO by StableHLO itself (`data/bytecode/make.py`).
+//! Small programs written in several versions of VHLO and of the container by StableHLO itself (`data/bytecode/make.py`).
 //!
 //! Oracle: the text in that script, and that all versions of a program give the same module.
 
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tpusim_backend::front::bytecode::parse;
+use tpusim_backend::front::bytecode::{ErrorKind, parse};
 use tpusim_backend::hlo::{Attr, Block, Func, Loc, Module, Op, Opcode, ReplicaGroups, TensorType};
 use tpusim_isa::num::DType;
 
@@ -53,7 +53,7 @@ fn every_version_gives_the_same_module() {
             others += 1;
         }
     }
-    assert_eq!(others, 7);
+    assert_eq!(others, 9);
 }
 
 #[test]
@@ -145,6 +145,13 @@ fn shardy() {
     let groups = ReplicaGroups::Listed(vec![vec![0, 1], vec![2, 3]]);
     assert_eq!(reduce.attrs.get("replica_groups"), Some(&Attr::Groups(groups)));
     assert_eq!(reduce.attrs.get("use_global_device_ids"), Some(&Attr::Unit));
+}
+
+#[test]
+fn plain_bytecode_is_refused_with_advice() {
+    let e = parse(&fs::read(data("plain.mlirbc")).unwrap()).unwrap_err();
+    assert_eq!(e.kind, ErrorKind::NotPortable("func.func".into()));
+    assert!(e.to_string().contains("serialize_portable_artifact"), "{e}");
 }
 
 #[test]

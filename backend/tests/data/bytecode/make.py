@@ -1,4 +1,5 @@
-"""Writes small.<version>.mlirbc: one program in several versions of VHLO; sharded.mlirbc and resource.mlirbc.
+"""Writes small.*.mlirbc, one program in several versions of VHLO and of the container; sharded.mlirbc,
+resource.mlirbc; plain.mlirbc is in StableHLO's own, unversioned encoding.
 
 Needs JAX (`pip install jax`; written with 0.10.2).
 """
@@ -8,8 +9,11 @@ import pathlib
 from jax._src.interpreters.mlir import make_ir_context
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
+from jaxlib.mlir.passmanager import PassManager
 
-VERSIONS = ["0.9.0", "0.20.0", "1.1.0", "1.5.0", "1.8.0", "1.10.0", "1.17.0"]
+VERSIONS = ["0.9.0", "1.1.0", "1.5.0", "1.8.0", "1.17.0"]
+# Serialization chooses among 0 (with VHLO 0.9.0), 1, 3, 4 and 6.
+CONTAINERS = [2, 3, 4, 5]
 
 SMALL = """
 module @small attributes {mhlo.num_partitions = 1 : i32} {
@@ -87,10 +91,18 @@ module @resource attributes {test.blob = dense_resource<blob> : tensor<3xi32>} {
 
 here = pathlib.Path(__file__).parent
 with make_ir_context():
-    module = ir.Module.parse(SMALL)
+    # Serialization changes the module, so each file starts from the text.
     for version in VERSIONS:
-        artifact = stablehlo.serialize_portable_artifact(module, version)
+        artifact = stablehlo.serialize_portable_artifact(ir.Module.parse(SMALL), version)
         (here / f"small.{version}.mlirbc").write_bytes(artifact)
     for name, text in [("sharded", SHARDED), ("resource", RESOURCE)]:
         artifact = stablehlo.serialize_portable_artifact(ir.Module.parse(text), VERSIONS[-1], True)
         (here / f"{name}.mlirbc").write_bytes(artifact)
+    module = ir.Module.parse(SMALL)
+    with open(here / "plain.mlirbc", "wb") as file:
+        module.operation.write_bytecode(file)
+    stablehlo.register_stablehlo_passes()
+    PassManager.parse("builtin.module(stablehlo-legalize-to-vhlo)").run(module.operation)
+    for version in CONTAINERS:
+        with open(here / f"small.container{version}.mlirbc", "wb") as file:
+            module.operation.write_bytecode(file, desired_version=version)
