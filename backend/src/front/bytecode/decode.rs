@@ -120,9 +120,11 @@ impl<'a> Decoder<'a> {
             let custom = entry.custom;
             let mut c = d.cursor(entry, index);
             let ty = match dialect {
-                _ if !custom => Ty::Other(c.text()?.to_owned()),
+                _ if !custom => c.text_type()?,
                 "builtin" => builtin::ty(&mut c)?,
                 "vhlo" => vhlo::ty(&mut c)?,
+                // Its only type without parameters, which Shardy's operations may pass on.
+                "stablehlo" if c.r.varint()? == 0 => Ty::Hlo(Type::Token),
                 _ => return c.unsupported(format!("encoded types of dialect `{dialect}`")),
             };
             c.r.finish("type")?;
@@ -235,6 +237,12 @@ impl<'a> Cursor<'_, 'a> {
             "false" => Attr::Bool(false),
             _ => Attr::Opaque(s.strip_prefix('#').unwrap_or(s).to_owned()),
         })
+    }
+
+    /// A type in text form, as the small floats of the builtin dialect are.
+    fn text_type(&mut self) -> Result<Ty> {
+        let s = self.text()?;
+        Ok(s.parse().map_or_else(|_| Ty::Other(s.to_owned()), Ty::scalar))
     }
 
     /// A constant, decoded once and then shared.
