@@ -1,4 +1,4 @@
-//! Small programs written in several versions of VHLO by StableHLO itself (`data/bytecode/make.py`).
+//! Small programs written in several versions of VHLO and of the container by StableHLO itself (`data/bytecode/make.py`).
 //!
 //! Oracle: the text in that script, and that all versions of a program give the same module.
 
@@ -6,8 +6,8 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tpusim_backend::front::bytecode::parse;
-use tpusim_backend::hlo::{Attr, Block, Func, Loc, Module, Op, Opcode, ReplicaGroups, TensorType};
+use tpusim_backend::front::bytecode::{ErrorKind, parse, parse_all};
+use tpusim_backend::hlo::{Attr, Block, Func, Loc, Module, Op, Opcode, ReplicaGroups, TensorType, Type};
 use tpusim_isa::num::DType;
 
 fn data(name: &str) -> PathBuf {
@@ -53,7 +53,7 @@ fn every_version_gives_the_same_module() {
             others += 1;
         }
     }
-    assert_eq!(others, 7);
+    assert_eq!(others, 9);
 }
 
 #[test]
@@ -140,11 +140,65 @@ fn shardy() {
     // The casts between the types of both dialects are gone: the body begins with the collective.
     let reduce = &manual.regions[0].block.ops[0];
     assert_eq!(reduce.opcode, Opcode::AllReduce);
-    assert_eq!(reduce.operands, manual.regions[0].block.args);
+    assert_eq!(reduce.operands, manual.regions[0].block.args[..1]);
+    assert_eq!(main.ty(manual.regions[0].block.args[1]).to_string(), "tensor<16x16xf8E4M3FN>");
     assert_eq!(reduce.attrs.get("channel_handle"), Some(&Attr::Channel { handle: 3, kind: 0 }));
     let groups = ReplicaGroups::Listed(vec![vec![0, 1], vec![2, 3]]);
     assert_eq!(reduce.attrs.get("replica_groups"), Some(&Attr::Groups(groups)));
     assert_eq!(reduce.attrs.get("use_global_device_ids"), Some(&Attr::Unit));
+}
+
+#[test]
+fn plain_bytecode_is_refused_with_advice() {
+    let e = parse(&fs::read(data("plain.mlirbc")).unwrap()).unwrap_err();
+    assert_eq!(e.kind, ErrorKind::NotPortable("func.func".into()));
+    assert!(e.to_string().contains("serialize_portable_artifact"), "{e}");
+}
+
+#[test]
+fn an_unknown_version_spares_the_other_functions() {
+    let mut bytes = fs::read(data("small.1.17.0.mlirbc")).unwrap();
+    let at = bytes.windows(8).position(|w| w == b"while_v1").unwrap();
+    bytes[at + 7] = b'7';
+    let (module, errors) = parse_all(&bytes).unwrap();
+    assert_eq!(module.funcs.iter().map(|f| f.name.as_str()).collect::<Vec<_>>(), ["main"]);
+    let [e] = errors.as_slice() else { panic!("{errors:?}") };
+    assert_eq!(e.kind, ErrorKind::UnknownOp("vhlo.while_v7".into()));
+    assert_eq!((e.op.as_deref(), e.position.as_deref()), (Some("vhlo.while_v7"), Some("-:28")));
+    assert_eq!(parse(&bytes).unwrap_err(), *e);
+}
+
+#[test]
+fn builtin_attributes() {
+    let m = read("attributes.mlirbc");
+    let get = |name: &str| m.attrs.get(&format!("a.{name}")).cloned().unwrap();
+    let int = |v, d| Attr::Int(v, Type::Scalar(d));
+    assert_eq!(get("array"), Attr::Ints(vec![1, -2]));
+    assert_eq!(get("array8"), Attr::Ints(vec![1, -2]));
+    assert_eq!(get("arrayb"), Attr::Bools(vec![true, false]));
+    assert_eq!(get("bool"), Attr::Bool(true));
+    assert_eq!(get("f16"), Attr::Float(1.5, Type::Scalar(DType::F16)));
+    assert_eq!(get("f64"), Attr::Float(0.1, Type::Scalar(DType::F64)));
+    assert_eq!(get("i1"), int(-1, DType::I8));
+    assert_eq!(get("u8"), int(255, DType::U8));
+    assert_eq!(get("index"), Attr::Int(7, Type::Index));
+    assert_eq!(get("list"), Attr::Array(vec![int(1, DType::I32), Attr::Str("x".into()), Attr::Unit]));
+    assert_eq!(get("symbol"), Attr::Symbol("x::y".into()));
+    assert_eq!(get("map"), Attr::Opaque("affine_map<(d0) -> (d0)>".into()));
+    assert_eq!(get("strided"), Attr::Opaque("strided<[1, 2]>".into()));
+    let Attr::Type(Type::Func(f)) = get("function") else { panic!() };
+    assert_eq!(f.inputs[1].to_string(), "tensor<?x2xf8E5M2>");
+    assert_eq!(f.outputs[0].to_string(), "tuple<i1, index>");
+    let dense = |name: &str, dims: &[i64], dtype, bytes: &[u8]| {
+        let Attr::Dense(lit) = get(name) else { panic!("{name}") };
+        assert_eq!((&lit.ty, &*lit.bytes), (&TensorType::new(dims, dtype), bytes), "{name}");
+    };
+    dense("arrayf", &[1], DType::F32, &0.5f32.to_le_bytes());
+    dense("dense", &[1, 2], DType::I16, &[1, 0, 0xfe, 0xff]);
+    dense("denseb", &[3], DType::I1, &[1, 0, 1]);
+    dense("splat", &[100], DType::I1, &[1]);
+    let complex = [1.0f32.to_le_bytes(), 2.0f32.to_le_bytes()].concat();
+    dense("c", &[2], DType::C64, &complex);
 }
 
 #[test]

@@ -87,13 +87,17 @@ fn op_spec(d: &mut Decoder<'_>, op: &RawOp) -> Result<OpSpec> {
         return Ok(*spec);
     }
     let entry = lookup(&d.file.op_names, op.name as u64, "operation name", op.offset)?;
-    match ops::find(d.file.dialect(entry.dialect), d.file.string(entry.name, op.offset)?) {
-        Some(spec) => {
-            d.specs.insert(op.name, spec);
-            Ok(spec)
-        }
-        None => fail(ErrorKind::UnknownOp(full_name(d, op)?), op.offset),
+    let dialect = d.file.dialect(entry.dialect);
+    if let Some(spec) = ops::find(dialect, d.file.string(entry.name, op.offset)?) {
+        d.specs.insert(op.name, spec);
+        return Ok(spec);
     }
+    let name = full_name(d, op)?;
+    let kind = match dialect {
+        "stablehlo" | "chlo" | "func" | "mhlo" => ErrorKind::NotPortable(name),
+        _ => ErrorKind::UnknownOp(name),
+    };
+    fail(kind, op.offset)
 }
 
 /// All attributes of an operation: its properties, and what stands in its dictionary.
@@ -220,8 +224,13 @@ impl Builder<'_, '_> {
             [] => return fail(ErrorKind::Missing("body of a region".into()), at),
             _ => return fail(ErrorKind::Unsupported("several blocks in a region".into()), at),
         };
+        let len = self.d.file.len;
         let scope = self.scope(at)?;
         let first = scope.values.len();
+        // Every value takes a byte of its own, its type at least.
+        if region.values > len.saturating_sub(first) {
+            return fail(ErrorKind::Count(region.values as u64, "values", len.saturating_sub(first)), at);
+        }
         scope.next.push(first);
         scope.values.resize(first + region.values, None);
         let result = self.block(block, at);

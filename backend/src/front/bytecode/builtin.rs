@@ -9,6 +9,21 @@ use super::locations::is_location;
 use super::types::{Ty, extend, float};
 use crate::hlo::{Attr, AttrList, FuncType, Type};
 
+/// Types 22 to 32, which older files hold as text.
+const SMALL_FLOATS: [DType; 11] = [
+    DType::F8E5M2,
+    DType::F8E4M3,
+    DType::F8E4M3FN,
+    DType::F8E5M2FNUZ,
+    DType::F8E4M3FNUZ,
+    DType::F8E4M3B11FNUZ,
+    DType::F8E3M4,
+    DType::F4E2M1FN,
+    DType::F6E2M3FN,
+    DType::F6E3M2FN,
+    DType::F8E8M0FNU,
+];
+
 /// Decodes an attribute.
 pub(super) fn attr(c: &mut Cursor<'_, '_>) -> Result<Attr> {
     let code = c.r.varint()?;
@@ -144,7 +159,11 @@ pub(super) fn ty(c: &mut Cursor<'_, '_>) -> Result<Ty> {
         10 | 11 | 16 | 17 => opaque(c, "memref"),
         18 => opaque(c, "unranked tensor"),
         19 | 20 => opaque(c, "vector"),
-        _ => return c.fail(ErrorKind::Code { what: "type", dialect: "builtin".into(), code }),
+        21 => Ty::Other("tf32".into()),
+        _ => match code.checked_sub(22).and_then(|i| SMALL_FLOATS.get(usize::try_from(i).ok()?)) {
+            Some(dtype) => Ty::scalar(*dtype),
+            None => return c.fail(ErrorKind::Code { what: "type", dialect: "builtin".into(), code }),
+        },
     })
 }
 

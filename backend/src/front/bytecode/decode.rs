@@ -20,6 +20,14 @@ use crate::hlo::{Attr, Literal, Type};
 /// Deepest nesting of attributes in attributes and of types in types.
 pub(super) const MAX_DEPTH: usize = 32;
 
+/// Nodes of attributes and types that a byte of the file may unfold to. An honest operation takes a dozen bytes and has some
+/// dozens of nodes.
+const NODES_PER_BYTE: usize = 32;
+/// Nodes that even a small file may hold, since it may share most of them.
+const MIN_NODES: usize = 1 << 18;
+/// Nodes that no file may exceed: some gigabytes, or millions of operations.
+const MAX_NODES: usize = 1 << 26;
+
 /// Characters of text that cost as much as one node.
 const TEXT_UNIT: usize = 64;
 
@@ -47,7 +55,7 @@ pub(super) struct Cursor<'d, 'a> {
 
 impl<'a> Decoder<'a> {
     pub fn new(file: File<'a>) -> Self {
-        let budget = (1usize << 18).saturating_add(file.len.saturating_mul(256));
+        let budget = file.len.saturating_mul(NODES_PER_BYTE).saturating_add(MIN_NODES).min(MAX_NODES);
         let locs = Locations::new(file.attrs.len());
         let (types, constants, specs) = Default::default();
         Decoder { file, locs, types, constants, specs, budget, depth: 0 }
@@ -112,9 +120,11 @@ impl<'a> Decoder<'a> {
             let custom = entry.custom;
             let mut c = d.cursor(entry, index);
             let ty = match dialect {
-                _ if !custom => Ty::Other(c.text()?.to_owned()),
+                _ if !custom => c.text_type()?,
                 "builtin" => builtin::ty(&mut c)?,
                 "vhlo" => vhlo::ty(&mut c)?,
+                // Its only type without parameters, which Shardy's operations may pass on.
+                "stablehlo" if c.r.varint()? == 0 => Ty::Hlo(Type::Token),
                 _ => return c.unsupported(format!("encoded types of dialect `{dialect}`")),
             };
             c.r.finish("type")?;
@@ -227,6 +237,12 @@ impl<'a> Cursor<'_, 'a> {
             "false" => Attr::Bool(false),
             _ => Attr::Opaque(s.strip_prefix('#').unwrap_or(s).to_owned()),
         })
+    }
+
+    /// A type in text form, as the small floats of the builtin dialect are.
+    fn text_type(&mut self) -> Result<Ty> {
+        let s = self.text()?;
+        Ok(s.parse().map_or_else(|_| Ty::Other(s.to_owned()), Ty::scalar))
     }
 
     /// A constant, decoded once and then shared.

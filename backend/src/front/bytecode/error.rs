@@ -70,6 +70,9 @@ pub enum ErrorKind {
     /// An operation this compiler does not know.
     #[error("unknown operation `{0}`")]
     UnknownOp(String),
+    /// An operation of a dialect that promises no compatibility between versions.
+    #[error("`{0}` is not portable: write the program with `stablehlo.serialize_portable_artifact`, or as text")]
+    NotPortable(String),
     /// A construct the intermediate representation has no place for.
     #[error("unsupported: {0}")]
     Unsupported(String),
