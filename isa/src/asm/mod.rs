@@ -33,6 +33,7 @@ mod parse;
 mod print;
 
 pub use parse::parse;
+pub(crate) use print::operand_name;
 pub use print::{instr, print};
 
 /// Most bytes that the `zero*n` runs of one text may stand for, so that a short text cannot demand unbounded memory.
