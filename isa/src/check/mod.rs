@@ -188,8 +188,8 @@ pub enum CheckKind {
 pub fn check(program: &Program, chip: &ChipSpec) -> Vec<CheckError> {
     let mut report = Report { program, errors: Vec::new() };
     bundle::check(program, chip, &mut report);
-    // The other checks index tables that the first one has vetted, and recurse.
-    if report.errors.iter().any(|e| matches!(e.kind, CheckKind::NoSuch { .. } | CheckKind::TooDeep)) {
+    // The other checks recurse as deep as the program does.
+    if report.errors.iter().any(|e| e.kind == CheckKind::TooDeep) {
         return report.errors;
     }
     desc::check(program, chip, &mut report);

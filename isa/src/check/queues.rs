@@ -135,7 +135,7 @@ impl Walk<'_, '_, '_> {
         for (n, i) in down.into_iter().chain(up) {
             let Some((counter, by)) = change(self.chip, i) else { continue };
             let have = self.now.get(&counter).copied().unwrap_or_default();
-            if have + by < 0 && by < 0 {
+            if by < 0 && have.saturating_add(by) < 0 {
                 let kind = match counter {
                     Counter::Flag(flag) if i.op == Op::DmaWait => {
                         CheckKind::Wait { flag, reached: have, wanted: i.args[1] }

@@ -31,7 +31,10 @@ fn bundles_are_held_against_the_chip() {
     assert_eq!(kinds("{ vimm v1, 0 ; vimm v1, 1 }"), ["second write of v1 in one bundle"]);
     assert_eq!(kinds("{ vimm v32, 0 }"), ["v32: there are 32"]);
     assert_eq!(kinds("{ vimm v4294967295, 0 }"), ["v4294967295: there are 32"]);
-    assert_eq!(kinds("{ dma d0, flag1 }"), ["d0: there are 0"]);
+    assert_eq!(
+        kinds("{ dma d0, flag1 }"),
+        ["d0: there are 0", "flag1 ends at 1: DMAs that signal it are never waited for"]
+    );
     assert_eq!(kinds("{ vmatlatch mxu4 }"), ["mxu4: there are 4"]);
     assert_eq!(kinds("{ s.li s0, 1 } { s.li s1, 1 }"), ["s0 must not be written here", "s1 must not be written here"]);
     assert_eq!(kinds("loop s3 = 0..4 { { s.li s3, 1 } }"), ["s3 must not be written here"]);
