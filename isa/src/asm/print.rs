@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::AsmError;
-use super::parse::dtype_word;
+use super::tables::dtype_word;
 use crate::num::Format;
 use crate::op::{Field, Instr, Op};
 use crate::program::{Addr, Buffer, BufferKind, DmaDesc, DmaDir, Node, OpInfo, Program};

@@ -148,8 +148,10 @@ impl Walk<'_, '_, '_> {
             _ => return,
         };
         let value = i.operands().filter(|(f, _)| *f == Field::Imm).last().map_or(0, |(_, v)| v);
-        let unknown = i.op.fields().contains(&Field::Fmt) && i.format().is_none();
-        if !unknown && !(i.op.needs_accumulators() && accumulators == 0) && value as u32 >= limit {
+        // Reported already, and the limit means nothing then.
+        let no_format = i.op.fields().contains(&Field::Fmt) && i.format().is_none();
+        let no_accumulators = i.op.needs_accumulators() && accumulators == 0;
+        if !no_format && !no_accumulators && value as u32 >= limit {
             self.add(Some((n, i)), CheckKind::Immediate { what, value, limit });
         }
     }
