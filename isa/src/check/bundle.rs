@@ -85,7 +85,7 @@ impl Walk<'_, '_, '_> {
         if long.len() > has as usize {
             self.add(None, CheckKind::Immediates { used: long.len(), has });
         }
-        let mut written: Vec<String> = Vec::new();
+        let mut written: Vec<(Field, i32)> = Vec::new();
         for (n, i) in b.instrs.iter().enumerate() {
             for (field, arg) in i.operands() {
                 self.index(n, i, field, arg);
@@ -119,16 +119,16 @@ impl Walk<'_, '_, '_> {
         }
     }
 
-    fn write(&mut self, n: usize, i: &Instr, field: Field, arg: i32, written: &mut Vec<String>) {
-        let name = asm::operand_name(field, arg);
+    fn write(&mut self, n: usize, i: &Instr, field: Field, arg: i32, written: &mut Vec<(Field, i32)>) {
+        let name = || asm::operand_name(field, arg);
         let counted = |c: &SReg| i32::from(c.0) == arg;
         if field == Field::Sd && ((0..2).contains(&arg) || self.counters.iter().any(counted)) {
-            self.add(Some((n, i)), CheckKind::ReadOnly(name.clone()));
+            self.add(Some((n, i)), CheckKind::ReadOnly(name()));
         }
-        if written.contains(&name) {
-            self.add(Some((n, i)), CheckKind::DoubleWrite(name));
+        if written.contains(&(field, arg)) {
+            self.add(Some((n, i)), CheckKind::DoubleWrite(name()));
         } else {
-            written.push(name);
+            written.push((field, arg));
         }
     }
 

@@ -72,7 +72,7 @@ impl Walk<'_, '_, '_> {
                 if let Some((reg, false)) = register(field, arg)
                     && !starts_packing(i, at)
                 {
-                    self.read(n, i, reg, asm::operand_name(field, arg));
+                    self.read(n, i, reg, || asm::operand_name(field, arg));
                 }
                 if field == Field::Desc {
                     self.descriptor(n, i, arg);
@@ -86,9 +86,9 @@ impl Walk<'_, '_, '_> {
         }
     }
 
-    fn read(&mut self, n: usize, i: &Instr, reg: usize, name: String) {
+    fn read(&mut self, n: usize, i: &Instr, reg: usize, name: impl Fn() -> String) {
         if self.written.get(reg).is_some_and(|w| !*w) {
-            self.report.add(&self.place, Some((n, i)), CheckKind::Unwritten(name));
+            self.report.add(&self.place, Some((n, i)), CheckKind::Unwritten(name()));
             // Once is enough.
             self.written.set(reg, true);
         }
@@ -98,7 +98,7 @@ impl Walk<'_, '_, '_> {
         let program = self.program;
         let Some(d) = usize::try_from(desc).ok().and_then(|d| program.descs.get(d)) else { return };
         for (reg, _) in d.hbm.terms.iter().chain(&d.vmem.terms) {
-            self.read(n, i, 2 * FILE + usize::from(reg.0), format!("s{}", reg.0));
+            self.read(n, i, 2 * FILE + usize::from(reg.0), || format!("s{}", reg.0));
         }
     }
 }
