@@ -1,4 +1,4 @@
-//! Assembly: the text form of a whole [`Program`].
+//! Assembly: the text form of a whole [`Program`](crate::program::Program).
 //!
 //! ```text
 //! program "row sum" chip "v4" hbm_peak 4096 vmem_peak 8192
@@ -25,14 +25,17 @@
 //! instructions write their scalar register and first immediate as `[s2+64]`. `outer [count: hbm_stride, vmem_stride]` repeats,
 //! outermost first. White space separates tokens and is otherwise free; `//` starts a comment.
 //!
-//! [`print`] and [`parse`] are exact inverses for every program whose nesting is within [`MAX_DEPTH`](crate::program::MAX_DEPTH),
+//! [`print()`] and [`parse()`] are exact inverses for every program whose nesting is within [`MAX_DEPTH`](crate::program::MAX_DEPTH),
 //! whose unused instruction arguments are 0 and whose constants hold at most [`MAX_ZERO_RUN_BYTES`] bytes of zero runs.
 
+mod cursor;
 mod lex;
 mod parse;
 mod print;
+mod tables;
 
 pub use parse::parse;
+pub(crate) use print::operand_name;
 pub use print::{instr, print};
 
 /// Most bytes that the `zero*n` runs of one text may stand for, so that a short text cannot demand unbounded memory.

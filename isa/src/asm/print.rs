@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::AsmError;
-use super::parse::dtype_word;
+use super::tables::dtype_word;
 use crate::num::Format;
 use crate::op::{Field, Instr, Op};
 use crate::program::{Addr, Buffer, BufferKind, DmaDesc, DmaDir, Node, OpInfo, Program};
@@ -188,16 +188,22 @@ fn write_instr(out: &mut String, i: &Instr) -> fmt::Result {
             out.push('[');
             inside = true;
         }
-        match field {
-            Field::Imm => write_imm(out, i.op, arg)?,
-            Field::Fmt => match Format::from_code(arg) {
-                Some(f) => out.push_str(f.name()),
-                None => write!(out, "fmt{}", arg as u32)?,
-            },
-            _ => write!(out, "{}{}", prefix(field), arg as u32)?,
+        if field == Field::Imm {
+            write_imm(out, i.op, arg)?;
+        } else {
+            out.push_str(&operand_name(field, arg));
         }
     }
     Ok(())
+}
+
+/// Name of a register, unit, flag, descriptor or format; the number for an immediate.
+pub(crate) fn operand_name(field: Field, arg: i32) -> String {
+    match (field, Format::from_code(arg)) {
+        (Field::Imm, _) => arg.to_string(),
+        (Field::Fmt, Some(f)) => f.name().to_owned(),
+        _ => format!("{}{}", prefix(field), arg as u32),
+    }
 }
 
 fn write_imm(out: &mut String, op: Op, arg: i32) -> fmt::Result {

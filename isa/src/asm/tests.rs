@@ -130,3 +130,14 @@ fn comments_are_skipped() {
     assert_eq!(parse(&code("// x\n{ // { \n vmov v1, // }\n v2 }//")), plain);
     assert_eq!(parse("program \"\" chip \"\" hbm_peak 0 vmem_peak 0 code {}"), Ok(Program::default()));
 }
+
+// Oracle: the module page promises this form.
+#[test]
+fn the_example_of_the_module_page_is_valid() {
+    let page = include_str!("mod.rs");
+    let lines = page.lines().skip_while(|l| *l != "//! ```text").skip(1).take_while(|l| *l != "//! ```");
+    let text: Vec<&str> = lines.map(|l| l.trim_start_matches("//!")).collect();
+    let program = parse(&text.join("\n")).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!((program.ops.len(), program.buffers.len(), program.descs.len()), (1, 2, 1));
+    assert_eq!(parse(&print(&program)), Ok(program));
+}

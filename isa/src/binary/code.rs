@@ -110,8 +110,14 @@ struct Encoder {
 
 impl Encoder {
     fn put(&mut self, value: u32, width: u32) {
-        let bits = value.view_bits::<Lsb0>();
-        self.bits.extend(bits.iter().by_vals().take(width as usize));
+        if width == 0 {
+            return;
+        }
+        let at = self.bits.len();
+        self.bits.resize(at + width as usize, false);
+        if let Some(bits) = self.bits.get_mut(at..) {
+            bits.store_le(value);
+        }
     }
 
     fn nodes(&mut self, nodes: &[Node]) {

@@ -4,13 +4,14 @@
 //! machine gives the same bits, and a loop over a slice becomes vector code. Every NaN result is the canonical quiet NaN.
 //!
 //! The polynomials are minimax fits in the relative error of the function, found with the Remez exchange in 40-digit arithmetic and
-//! rounded to f32; each says the error of the unrounded fit. The real unit's bits are not public; its results are known to be a
-//! little less accurate than these.
+//! rounded to f32; each says the error of the unrounded fit. Largest errors seen over every fifth f32: `pow2` 1.29, `log2` 1.78, `tanh`
+//! 1.65, `rsqrt` 1.49 ulp. The real unit's bits are not public.
 
 /// 1.5 * 2^23: adding it to a small number leaves the nearest integer in the low bits of the sum.
 const ROUND: f32 = 12_582_912.0;
 
 /// `2^x`, within 2 ulp. `inf` from 128 up; results below 2^-126 are rounded to denormals, from -150 down to 0.
+#[inline]
 pub fn pow2(x: f32) -> f32 {
     // Beyond these bounds the result is inf or 0 anyway. NaN stays.
     let x = if x > 129.0 { 129.0 } else { x };
@@ -23,6 +24,7 @@ pub fn pow2(x: f32) -> f32 {
 }
 
 /// `2^x` as a number in about [0.7, 1.42] and an exponent.
+#[inline]
 fn pow2_parts(x: f32) -> (f32, i32) {
     let shifted = x + ROUND;
     let n = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
@@ -38,11 +40,13 @@ fn pow2_parts(x: f32) -> (f32, i32) {
 }
 
 /// `2^n` for n in -126 ..= 127.
+#[inline]
 fn exponent(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127) as u32) << 23)
 }
 
 /// `log2 x`, within 2 ulp, denormal arguments included. `-inf` for both zeros, NaN below.
+#[inline]
 pub fn log2(x: f32) -> f32 {
     let tiny = x < f32::MIN_POSITIVE;
     let bits = (if tiny { x * 8_388_608.0 } else { x }).to_bits() as i32;
@@ -68,18 +72,21 @@ pub fn log2(x: f32) -> f32 {
 }
 
 /// `1 / x`, correctly rounded.
+#[inline]
 pub fn rcp(x: f32) -> f32 {
     let y = 1.0 / x;
     if x.is_nan() { f32::NAN } else { y }
 }
 
 /// `1 / sqrt x`: a correctly rounded square root and a correctly rounded division, within 1.5 ulp. `inf` for 0, `-inf` for -0, NaN below.
+#[inline]
 pub fn rsqrt(x: f32) -> f32 {
     let y = 1.0 / x.sqrt();
     if x >= 0.0 { y } else { f32::NAN }
 }
 
-/// `tanh x`, within 3 ulp.
+/// `tanh x`, within 2 ulp.
+#[inline]
 pub fn tanh(x: f32) -> f32 {
     let a = x.abs();
     let u = x * x;
@@ -125,8 +132,7 @@ mod tests {
         let mut worst = (0.0, 0.0);
         for x in lines.chain(walk) {
             let error = ulps(f(x), exact(f64::from(x)));
-            // A NaN error must win.
-            if !(error <= worst.0) {
+            if error > worst.0 || error.is_nan() {
                 worst = (error, x);
             }
         }
@@ -184,9 +190,9 @@ mod tests {
 
     // Oracle: the f64 functions of the platform.
     #[test]
-    fn tanh_is_within_3_ulp() {
+    fn tanh_is_within_2_ulp() {
         let w = worst(tanh, f64::tanh, &[(-1.0, 1.0), (0.6, 0.65), (-10.0, 10.0), (-1e-3, 1e-3)], POSITIVE);
-        assert!(w.0 <= 3.0, "{w:?}");
+        assert!(w.0 <= 2.0, "{w:?}");
     }
 
     // Oracle: oddness and the limits of the function.
