@@ -1,4 +1,5 @@
 //! Every program of the shared corpus parses, and prints to text that parses to the same module.
+#![allow(clippy::print_stderr)]
 
 use std::path::{Path, PathBuf};
 
@@ -61,5 +62,11 @@ fn every_program_round_trips() {
             }
         }
     }
-    assert!(failures.is_empty(), "{} of {} files:\n{}", failures.len(), files.len(), failures[..failures.len().min(5)].join("\n\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {} files:\n{}",
+        failures.len(),
+        files.len(),
+        failures[..failures.len().min(5)].join("\n\n")
+    );
 }

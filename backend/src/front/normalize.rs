@@ -273,10 +273,35 @@ fn counts(opcode: Opcode) -> Counts {
         | SdyAllToAll
         | SdyCollectivePermute
         | SdyReduceScatter => fixed(1),
-        Add | And | Atan2 | Compare | Complex | Convolution | Divide | Dot | DotGeneral | DynamicReshape | Einsum
-        | Gather | Maximum | Minimum | Multiply | Or | Pad | Power | Remainder | SetDimensionSize | ShiftLeft
-        | ShiftRightArithmetic | ShiftRightLogical | Subtract | TorchIndexSelect | TriangularSolve | Xor => fixed(2),
-        Clamp | Select | DynamicBroadcastInDim | DynamicConv | DynamicGather | Rng => fixed(3),
+        Add
+        | And
+        | Atan2
+        | Compare
+        | Complex
+        | Convolution
+        | Divide
+        | Dot
+        | DotGeneral
+        | DynamicBroadcastInDim
+        | DynamicReshape
+        | Einsum
+        | Gather
+        | Maximum
+        | Minimum
+        | Multiply
+        | Or
+        | Pad
+        | Power
+        | Remainder
+        | SetDimensionSize
+        | ShiftLeft
+        | ShiftRightArithmetic
+        | ShiftRightLogical
+        | Subtract
+        | TorchIndexSelect
+        | TriangularSolve
+        | Xor => fixed(2),
+        Clamp | Select | DynamicConv | DynamicGather | Rng => fixed(3),
         RealDynamicSlice => fixed(4),
         DynamicPad | BatchNormInference => fixed(5),
         BatchNormTraining => make((3, 3), (3, 3), (0, 0)),
@@ -312,19 +337,13 @@ fn counts(opcode: Opcode) -> Counts {
 pub fn check_counts(opcode: Opcode, operands: usize, results: usize, regions: usize) -> Result<(), String> {
     let c = counts(opcode);
     for (what, n, (low, high)) in
-        [("operands", operands, c.operands), ("results", results, c.results), ("regions", regions, c.regions)]
+        [("operand", operands, c.operands), ("result", results, c.results), ("region", regions, c.regions)]
     {
         if n < low || n > high {
-            let wanted = match high {
-                MANY => format!("at least {low}"),
-                _ => low.to_string(),
-            };
-            return Err(format!("`{opcode}` takes {wanted} {what}, {n} given").replace("takes", verb(what)));
+            let (least, wanted) = if high == MANY { ("at least ", low) } else { ("", low) };
+            let plural = if wanted == 1 { "" } else { "s" };
+            return Err(format!("`{opcode}` needs {least}{wanted} {what}{plural}, {n} given"));
         }
     }
     Ok(())
-}
-
-fn verb(what: &str) -> &'static str {
-    if what == "operands" { "takes" } else { "has" }
 }

@@ -14,7 +14,7 @@ impl<'a> Parser<'a> {
         loop {
             match (self.tok.kind, self.text()) {
                 (Kind::Eof, _) => break,
-                (Kind::Hash, _) => self.skip_alias()?,
+                (Kind::Hash | Kind::Bang, _) => self.skip_alias()?,
                 (Kind::Metadata, _) => self.skip_metadata()?,
                 (Kind::Word, "module" | "builtin.module") if !explicit && module.funcs.is_empty() => {
                     explicit = true;
@@ -112,7 +112,13 @@ impl<'a> Parser<'a> {
             if self.tok.kind == Kind::Eof {
                 return self.expected("`}`");
             }
-            self.symbol_op(module)?;
+            let start = self.tok.start;
+            if self.symbol_op(module).is_err() {
+                if self.diags.len() >= MAX_DIAGS {
+                    return Err(Failed);
+                }
+                self.skip_op(start);
+            }
         }
         Ok(())
     }
@@ -149,15 +155,15 @@ impl<'a> Parser<'a> {
         let span = self.span();
         let name = self.symbol()?;
         self.expect(b'=')?;
-        if !self.at(b'<') {
-            return self.expected("`<`");
-        }
-        let body = self.balanced(self.tok.start)?;
+        let mesh = match self.tok.kind {
+            Kind::Punct(b'<') => Attr::Opaque(format!("sdy.mesh{}", self.balanced(self.tok.start)?)),
+            _ => self.attr()?,
+        };
         if self.at(b'{') {
             self.attr_dict()?;
         }
         self.trailing_loc()?;
-        self.add_mesh(module, name, Attr::Opaque(format!("sdy.mesh{body}")), span)
+        self.add_mesh(module, name, mesh, span)
     }
 
     fn generic_mesh(&mut self, module: &mut Module) -> Parsed<()> {

@@ -76,7 +76,7 @@ impl<'a> Parser<'a> {
             alias_ends: FxHashMap::default(),
             locs: LocTable::default(),
             names: Names::default(),
-            alias_budget: (16 << 20) + src.len().saturating_mul(16),
+            alias_budget: (4 << 20) + src.len().saturating_mul(16),
             depth: 0,
         }
     }
@@ -300,8 +300,8 @@ impl<'a> Parser<'a> {
 
     /// Binds the results of an op that failed, so that their uses are not reported as well.
     pub fn poison(&mut self, name: &'a str) {
-        let b = Binding { first: ValueId(0), count: 0, poisoned: true };
-        if self.names.map.insert(name, b).is_none() {
+        if !self.names.map.contains_key(name) {
+            self.names.map.insert(name, Binding { first: ValueId(0), count: 0, poisoned: true });
             self.names.order.push(name);
         }
     }
