@@ -8,7 +8,7 @@ use tpusim_isa::num::DTypeKind;
 use crate::hlo::{Attr, AttrList, Literal, Opcode, ReplicaGroups};
 
 /// Elements a splat may stand for where its elements are written out: more than any rank or any group list of a splat has.
-const MAX_SPLAT: u64 = 1 << 16;
+const MAX_SPLAT: u64 = 256;
 
 /// Attributes that hold one integer per dimension.
 const DIMENSIONS: &[&str] = &[
@@ -93,7 +93,14 @@ fn is_collective(opcode: Opcode) -> bool {
     use Opcode::*;
     matches!(
         opcode,
-        AllGather | AllReduce | AllToAll | CollectiveBroadcast | CollectivePermute | CrossReplicaSum | ReduceScatter
+        AllGather
+            | AllReduce
+            | AllToAll
+            | CollectiveBroadcast
+            | CollectivePermute
+            | CollectiveReduce
+            | CrossReplicaSum
+            | ReduceScatter
     )
 }
 
@@ -313,7 +320,7 @@ fn counts(opcode: Opcode) -> Counts {
         Case => make((1, 1), (0, MANY), (1, MANY)),
         While => make((0, MANY), (0, MANY), (2, 2)),
         Reduce | ReduceWindow => make((2, MANY), (1, MANY), (1, 1)),
-        AllReduce | Map | Sort => make((1, MANY), (1, MANY), (1, 1)),
+        AllReduce | CollectiveReduce | Map | Sort => make((1, MANY), (1, MANY), (1, 1)),
         ReduceScatter => make((1, 1), (1, 1), (1, 1)),
         Scatter => make((3, MANY), (1, MANY), (1, 1)),
         SelectAndScatter => make((3, 3), (1, 1), (2, 2)),

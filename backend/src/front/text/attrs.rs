@@ -64,7 +64,7 @@ impl<'a> Parser<'a> {
         Ok(items.into_iter().collect())
     }
 
-    fn named_attr(&mut self) -> Parsed<(String, Attr)> {
+    pub(super) fn named_attr(&mut self) -> Parsed<(String, Attr)> {
         let name = match self.tok.kind {
             Kind::Str => self.string()?,
             _ => self.word("the name of an attribute")?.to_owned(),

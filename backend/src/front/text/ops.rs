@@ -243,18 +243,12 @@ impl<'a> Parser<'a> {
     /// `{...}`, if it is there.
     pub(super) fn opt_dict(&mut self, d: &mut Draft) -> Parsed<()> {
         if self.at(b'{') {
-            let start = self.tok.start;
             let dict = self.list(b'{', b'}', |p| {
                 let name =
                     if p.tok.kind == Kind::Str { p.string()? } else { p.word("the name of an attribute")?.to_owned() };
                 let value = if p.eat(b'=') { p.attr()? } else { Attr::Unit };
                 Ok((name, value))
             })?;
-            for (name, _) in &dict {
-                if d.attrs.iter().any(|(n, _)| n == name) {
-                    return Err(self.error(self.since(start), format!("attribute `{name}` is given twice")));
-                }
-            }
             d.attrs.extend(dict);
         }
         Ok(())

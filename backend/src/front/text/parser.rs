@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::lexer::{Kind, Tok, lex};
 use crate::front::Diag;
@@ -60,6 +60,8 @@ pub(super) struct Parser<'a> {
     pub alias_ends: FxHashMap<usize, usize>,
     pub locs: LocTable,
     pub names: Names<'a>,
+    /// Functions and meshes defined so far.
+    pub symbols: FxHashSet<String>,
     /// Bytes that uses of attribute aliases may still expand to.
     pub alias_budget: usize,
     depth: u32,
@@ -76,6 +78,7 @@ impl<'a> Parser<'a> {
             alias_ends: FxHashMap::default(),
             locs: LocTable::default(),
             names: Names::default(),
+            symbols: FxHashSet::default(),
             alias_budget: (4 << 20) + src.len().saturating_mul(16),
             depth: 0,
         }
