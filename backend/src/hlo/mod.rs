@@ -24,6 +24,7 @@ pub(crate) mod number;
 mod opcode;
 mod print;
 mod print_attr;
+mod print_pretty;
 mod types;
 
 pub use attr::{Attr, AttrList, ConvDims, DotAlgorithm, DotDims, GatherDims, OutputAlias, ReplicaGroups, ScatterDims};
