@@ -17,6 +17,20 @@ const ENUMS: &[&str] = &[
     "transpose",
 ];
 
+/// Structures of StableHLO.
+const STRUCTURES: &[&str] = &[
+    "channel_handle",
+    "conv",
+    "dot",
+    "dot_algorithm",
+    "gather",
+    "output_operand_alias",
+    "ragged_dot",
+    "replica_group_mesh_axes",
+    "result_accuracy",
+    "scatter",
+];
+
 /// Fields of a structure: name and integers. A single integer is a list of one.
 type Fields<'a> = Vec<(&'a str, Vec<i64>)>;
 
@@ -41,6 +55,10 @@ impl<'a> Parser<'a> {
             }
             self.expect(b'>')?;
             return Ok(Attr::Enum(value.to_owned()));
+        }
+        if !STRUCTURES.contains(&kind) {
+            let message = format!("attribute `#{name}<{kind}>` is not supported");
+            return Err(self.error(self.since(start), message));
         }
         let attr = self.hlo_attr(name, kind, start)?;
         self.expect(b'>')?;
@@ -93,6 +111,7 @@ impl<'a> Parser<'a> {
                 Ok(Attr::Groups(ReplicaGroups::MeshAxes(Box::new(mesh), axes)))
             }
             "result_accuracy" => self.result_accuracy(),
+            "ragged_dot" => self.ragged_dot(),
             _ => self.opaque_attr(name, start),
         }
     }
@@ -192,6 +211,22 @@ impl<'a> Parser<'a> {
             lhs_contract: many(&mut f, "lhs_contracting_dimensions"),
             rhs_contract: many(&mut f, "rhs_contracting_dimensions"),
         })
+    }
+
+    /// Kept as text, with the fields in their order and without the empty ones.
+    fn ragged_dot(&mut self) -> Parsed<Attr> {
+        const NAMES: &[&str] = &[
+            "lhs_batching_dimensions",
+            "rhs_batching_dimensions",
+            "lhs_contracting_dimensions",
+            "rhs_contracting_dimensions",
+            "lhs_ragged_dimensions",
+            "rhs_group_dimensions",
+        ];
+        let mut f = self.fields(NAMES)?;
+        let lists = NAMES.iter().map(|n| (n, many(&mut f, n))).filter(|(_, v)| !v.is_empty());
+        let text: Vec<String> = lists.map(|(n, v)| format!("{n} = {v:?}")).collect();
+        Ok(Attr::Opaque(format!("chlo.ragged_dot<{}>", text.join(", "))))
     }
 
     fn gather_dims(&mut self) -> Parsed<GatherDims> {
