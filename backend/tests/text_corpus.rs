@@ -1,4 +1,5 @@
 //! Every program of the shared corpus parses, and prints to text that parses to the same module.
+#![allow(clippy::print_stderr)]
 
 use std::path::{Path, PathBuf};
 

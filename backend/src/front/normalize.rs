@@ -8,7 +8,7 @@ use tpusim_isa::num::DTypeKind;
 use crate::hlo::{Attr, AttrList, Literal, Opcode, ReplicaGroups};
 
 /// Elements a splat may stand for where its elements are written out: more than any rank or any group list of a splat has.
-const MAX_SPLAT: u64 = 1 << 16;
+const MAX_SPLAT: u64 = 256;
 
 /// Attributes that hold one integer per dimension.
 const DIMENSIONS: &[&str] = &[
@@ -93,7 +93,14 @@ fn is_collective(opcode: Opcode) -> bool {
     use Opcode::*;
     matches!(
         opcode,
-        AllGather | AllReduce | AllToAll | CollectiveBroadcast | CollectivePermute | CrossReplicaSum | ReduceScatter
+        AllGather
+            | AllReduce
+            | AllToAll
+            | CollectiveBroadcast
+            | CollectivePermute
+            | CollectiveReduce
+            | CrossReplicaSum
+            | ReduceScatter
     )
 }
 
@@ -273,10 +280,35 @@ fn counts(opcode: Opcode) -> Counts {
         | SdyAllToAll
         | SdyCollectivePermute
         | SdyReduceScatter => fixed(1),
-        Add | And | Atan2 | Compare | Complex | Convolution | Divide | Dot | DotGeneral | DynamicReshape | Einsum
-        | Gather | Maximum | Minimum | Multiply | Or | Pad | Power | Remainder | SetDimensionSize | ShiftLeft
-        | ShiftRightArithmetic | ShiftRightLogical | Subtract | TorchIndexSelect | TriangularSolve | Xor => fixed(2),
-        Clamp | Select | DynamicBroadcastInDim | DynamicConv | DynamicGather | Rng => fixed(3),
+        Add
+        | And
+        | Atan2
+        | Compare
+        | Complex
+        | Convolution
+        | Divide
+        | Dot
+        | DotGeneral
+        | DynamicBroadcastInDim
+        | DynamicReshape
+        | Einsum
+        | Gather
+        | Maximum
+        | Minimum
+        | Multiply
+        | Or
+        | Pad
+        | Power
+        | Remainder
+        | SetDimensionSize
+        | ShiftLeft
+        | ShiftRightArithmetic
+        | ShiftRightLogical
+        | Subtract
+        | TorchIndexSelect
+        | TriangularSolve
+        | Xor => fixed(2),
+        Clamp | Select | DynamicConv | DynamicGather | Rng => fixed(3),
         RealDynamicSlice => fixed(4),
         DynamicPad | BatchNormInference => fixed(5),
         BatchNormTraining => make((3, 3), (3, 3), (0, 0)),
@@ -288,7 +320,7 @@ fn counts(opcode: Opcode) -> Counts {
         Case => make((1, 1), (0, MANY), (1, MANY)),
         While => make((0, MANY), (0, MANY), (2, 2)),
         Reduce | ReduceWindow => make((2, MANY), (1, MANY), (1, 1)),
-        AllReduce | Map | Sort => make((1, MANY), (1, MANY), (1, 1)),
+        AllReduce | CollectiveReduce | Map | Sort => make((1, MANY), (1, MANY), (1, 1)),
         ReduceScatter => make((1, 1), (1, 1), (1, 1)),
         Scatter => make((3, MANY), (1, MANY), (1, 1)),
         SelectAndScatter => make((3, 3), (1, 1), (2, 2)),
@@ -312,19 +344,13 @@ fn counts(opcode: Opcode) -> Counts {
 pub fn check_counts(opcode: Opcode, operands: usize, results: usize, regions: usize) -> Result<(), String> {
     let c = counts(opcode);
     for (what, n, (low, high)) in
-        [("operands", operands, c.operands), ("results", results, c.results), ("regions", regions, c.regions)]
+        [("operand", operands, c.operands), ("result", results, c.results), ("region", regions, c.regions)]
     {
         if n < low || n > high {
-            let wanted = match high {
-                MANY => format!("at least {low}"),
-                _ => low.to_string(),
-            };
-            return Err(format!("`{opcode}` takes {wanted} {what}, {n} given").replace("takes", verb(what)));
+            let (least, wanted) = if high == MANY { ("at least ", low) } else { ("", low) };
+            let plural = if wanted == 1 { "" } else { "s" };
+            return Err(format!("`{opcode}` needs {least}{wanted} {what}{plural}, {n} given"));
         }
     }
     Ok(())
-}
-
-fn verb(what: &str) -> &'static str {
-    if what == "operands" { "takes" } else { "has" }
 }

@@ -64,7 +64,7 @@ impl<'a> Parser<'a> {
         Ok(items.into_iter().collect())
     }
 
-    fn named_attr(&mut self) -> Parsed<(String, Attr)> {
+    pub(super) fn named_attr(&mut self) -> Parsed<(String, Attr)> {
         let name = match self.tok.kind {
             Kind::Str => self.string()?,
             _ => self.word("the name of an attribute")?.to_owned(),
@@ -203,17 +203,28 @@ impl<'a> Parser<'a> {
         if name.contains('.') || (self.at(b'<') && self.tok.start == self.last_end) {
             return self.dialect_attr(name.get(1..).unwrap_or(""), start);
         }
+        self.expand_alias(name, start, "attribute", Self::attr)
+    }
+
+    /// Reads what the alias `name`, whose use began at byte `start` and was taken, stands for.
+    pub(super) fn expand_alias<T>(
+        &mut self,
+        name: &'a str,
+        start: usize,
+        what: &str,
+        read: impl FnOnce(&mut Self) -> Parsed<T>,
+    ) -> Parsed<T> {
         let span = self.since(start);
         let at = match self.aliases.get(name) {
             Some(&Alias::Text(at)) => at,
             Some(Alias::Busy) => return Err(self.error(span, format!("`{name}` stands for itself"))),
-            Some(Alias::Loc(_)) => return Err(self.error(span, format!("`{name}` is a location, not an attribute"))),
-            None => return Err(self.error(span, format!("attribute `{name}` is not defined"))),
+            Some(Alias::Loc(_)) => return Err(self.error(span, format!("`{name}` is a location, not an {what}"))),
+            None => return Err(self.error(span, format!("{what} `{name}` is not defined"))),
         };
         let back = self.last_end;
         self.aliases.insert(name, Alias::Busy);
         self.reset(at);
-        let attr = self.attr();
+        let value = read(self);
         let cost = self.last_end.saturating_sub(at);
         self.reset(back);
         self.aliases.insert(name, Alias::Text(at));
@@ -221,6 +232,6 @@ impl<'a> Parser<'a> {
             Some(left) => self.alias_budget = left,
             None => return Err(self.error(span, "the aliases of this file expand to too much text")),
         }
-        attr
+        value
     }
 }

@@ -17,6 +17,19 @@ const ENUMS: &[&str] = &[
     "transpose",
 ];
 
+/// Structures of StableHLO.
+const STRUCTURES: &[&str] = &[
+    "channel_handle",
+    "conv",
+    "dot",
+    "dot_algorithm",
+    "gather",
+    "output_operand_alias",
+    "replica_group_mesh_axes",
+    "result_accuracy",
+    "scatter",
+];
+
 /// Fields of a structure: name and integers. A single integer is a list of one.
 type Fields<'a> = Vec<(&'a str, Vec<i64>)>;
 
@@ -41,6 +54,10 @@ impl<'a> Parser<'a> {
             }
             self.expect(b'>')?;
             return Ok(Attr::Enum(value.to_owned()));
+        }
+        if !STRUCTURES.contains(&kind) {
+            let message = format!("attribute `#{name}<{kind}>` is not supported");
+            return Err(self.error(self.since(start), message));
         }
         let attr = self.hlo_attr(name, kind, start)?;
         self.expect(b'>')?;

@@ -15,7 +15,7 @@ impl<'a> Parser<'a> {
                 Kind::Eof => break,
                 Kind::Punct(b'{' | b'(' | b'[') => depth += 1,
                 Kind::Punct(b'}' | b')' | b']') => depth -= 1,
-                Kind::Hash if depth == 0 => {
+                Kind::Hash | Kind::Bang if depth == 0 => {
                     let (name, span) = (self.text(), self.span());
                     self.bump();
                     if self.eat(b'=') {
@@ -31,14 +31,16 @@ impl<'a> Parser<'a> {
             self.bump();
         }
         for (name, at) in found {
+            if let Some(Alias::Loc(_)) = self.aliases.get(name) {
+                continue;
+            }
             self.reset(at);
-            let is_loc = self.at_word("loc");
-            if is_loc && let Some(Alias::Text(_)) = self.aliases.get(name) {
+            if self.at_word("loc") {
                 self.aliases.insert(name, Alias::Busy);
                 let id = self.loc()?;
                 self.aliases.insert(name, Alias::Loc(id));
             } else {
-                self.alias_body()?;
+                self.alias_body(name)?;
             }
             self.alias_ends.insert(at, self.last_end);
         }
@@ -136,6 +138,7 @@ impl<'a> Parser<'a> {
         let back = self.last_end;
         self.reset(at);
         let loc = self.loc();
+        self.alias_ends.insert(at, self.last_end);
         self.reset(back);
         // A location that failed is not tried again.
         let id = loc.as_ref().copied().unwrap_or(crate::hlo::LocTable::UNKNOWN);
@@ -145,6 +148,7 @@ impl<'a> Parser<'a> {
 
     /// Passes over an alias definition at the current token.
     pub(super) fn skip_alias(&mut self) -> Parsed<()> {
+        let name = self.text();
         self.bump();
         self.expect(b'=')?;
         match self.alias_ends.get(&self.tok.start).copied() {
@@ -152,11 +156,17 @@ impl<'a> Parser<'a> {
                 self.reset(end);
                 Ok(())
             }
-            None => self.alias_body(),
+            None => self.alias_body(name),
         }
     }
 
-    fn alias_body(&mut self) -> Parsed<()> {
-        if self.at_word("loc") { self.loc().map(drop) } else { self.attr().map(drop) }
+    fn alias_body(&mut self, name: &str) -> Parsed<()> {
+        if self.at_word("loc") {
+            self.loc().map(drop)
+        } else if name.starts_with('!') {
+            self.ty().map(drop)
+        } else {
+            self.attr().map(drop)
+        }
     }
 }

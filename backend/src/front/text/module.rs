@@ -14,7 +14,7 @@ impl<'a> Parser<'a> {
         loop {
             match (self.tok.kind, self.text()) {
                 (Kind::Eof, _) => break,
-                (Kind::Hash, _) => self.skip_alias()?,
+                (Kind::Hash | Kind::Bang, _) => self.skip_alias()?,
                 (Kind::Metadata, _) => self.skip_metadata()?,
                 (Kind::Word, "module" | "builtin.module") if !explicit && module.funcs.is_empty() => {
                     explicit = true;
@@ -79,6 +79,7 @@ impl<'a> Parser<'a> {
         self.expect(b'}')?;
         self.expect(b')')?;
         self.generic_attrs(&mut head)?;
+        self.trailing_loc()?;
         if let Some(Attr::Str(name)) = head.remove("sym_name") {
             module.name = name;
         }
@@ -98,9 +99,10 @@ impl<'a> Parser<'a> {
     /// Attributes, type and location at the end of a generic op.
     fn generic_attrs(&mut self, attrs: &mut AttrList) -> Parsed<()> {
         if self.at(b'{') {
-            for (name, attr) in self.attr_dict()?.iter() {
-                attrs.set(name, attr.clone());
-            }
+            let start = self.tok.start;
+            let mut all = self.list(b'{', b'}', Self::named_attr)?;
+            all.extend(attrs.iter().map(|(n, a)| (n.to_owned(), a.clone())));
+            *attrs = self.attr_list(all, start)?;
         }
         self.expect(b':')?;
         self.func_type()?;
@@ -112,7 +114,13 @@ impl<'a> Parser<'a> {
             if self.tok.kind == Kind::Eof {
                 return self.expected("`}`");
             }
-            self.symbol_op(module)?;
+            let start = self.tok.start;
+            if self.symbol_op(module).is_err() {
+                if self.diags.len() >= MAX_DIAGS {
+                    return Err(Failed);
+                }
+                self.skip_op(start);
+            }
         }
         Ok(())
     }
@@ -123,13 +131,13 @@ impl<'a> Parser<'a> {
         match (self.tok.kind, self.text()) {
             (Kind::Word, "func.func") => {
                 self.bump();
-                let func = self.func(module)?;
+                let func = self.func()?;
                 module.funcs.push(func);
                 Ok(())
             }
             (Kind::Str, "\"func.func\"") => {
                 self.bump();
-                let func = self.generic_func(module)?;
+                let func = self.generic_func()?;
                 module.funcs.push(func);
                 Ok(())
             }
@@ -149,15 +157,15 @@ impl<'a> Parser<'a> {
         let span = self.span();
         let name = self.symbol()?;
         self.expect(b'=')?;
-        if !self.at(b'<') {
-            return self.expected("`<`");
-        }
-        let body = self.balanced(self.tok.start)?;
+        let mesh = match self.tok.kind {
+            Kind::Punct(b'<') => Attr::Opaque(format!("sdy.mesh{}", self.balanced(self.tok.start)?)),
+            _ => self.attr()?,
+        };
         if self.at(b'{') {
             self.attr_dict()?;
         }
         self.trailing_loc()?;
-        self.add_mesh(module, name, Attr::Opaque(format!("sdy.mesh{body}")), span)
+        self.add_mesh(module, name, mesh, span)
     }
 
     fn generic_mesh(&mut self, module: &mut Module) -> Parsed<()> {
@@ -175,20 +183,18 @@ impl<'a> Parser<'a> {
     }
 
     fn add_mesh(&mut self, module: &mut Module, name: String, mesh: Attr, span: std::ops::Range<usize>) -> Parsed<()> {
-        if module.meshes.iter().any(|(n, _)| *n == name) {
-            return Err(self.error(span, format!("mesh `@{name}` is defined twice")));
-        }
+        self.define_symbol(&name, span)?;
         module.meshes.push((name, mesh));
         Ok(())
     }
 
     /// `private @name(%a: type {...} loc(...), ...) -> (type {...}, ...) attributes {...} { ... }`.
-    fn func(&mut self, module: &Module) -> Parsed<Func> {
+    fn func(&mut self) -> Parsed<Func> {
         let public = !(self.eat_word("private") || self.eat_word("nested"));
         self.eat_word("public");
         let name_span = self.span();
         let name = self.symbol()?;
-        self.check_func_name(module, &name, name_span.clone())?;
+        self.define_symbol(&name, name_span.clone())?;
         let mut param_attrs = Vec::new();
         let args = self.list(b'(', b')', |p| {
             if p.tok.kind != Kind::Percent {
@@ -227,15 +233,15 @@ impl<'a> Parser<'a> {
         Ok(func)
     }
 
-    fn check_func_name(&mut self, module: &Module, name: &str, span: std::ops::Range<usize>) -> Parsed<()> {
-        if module.func(name).is_some() {
-            return Err(self.error(span, format!("function `@{name}` is defined twice")));
+    fn define_symbol(&mut self, name: &str, span: std::ops::Range<usize>) -> Parsed<()> {
+        if self.symbols.insert(name.to_owned()) {
+            return Ok(());
         }
-        Ok(())
+        Err(self.error(span, format!("`@{name}` is defined twice")))
     }
 
     /// `() <{sym_name = .., function_type = .., arg_attrs = .., ..}> ({ ^bb0(..): .. }) : () -> ()`.
-    fn generic_func(&mut self, module: &Module) -> Parsed<Func> {
+    fn generic_func(&mut self) -> Parsed<Func> {
         let span = self.span();
         self.expect(b'(')?;
         self.expect(b')')?;
@@ -270,12 +276,12 @@ impl<'a> Parser<'a> {
                 head.set(name, a);
             }
         }
-        for (name, attr) in again.iter() {
-            head.set(name, attr.clone());
-        }
+        let mut all: Vec<_> = again.iter().map(|(n, a)| (n.to_owned(), a.clone())).collect();
+        all.extend(head.iter().filter(|(n, _)| again.get(n).is_none()).map(|(n, a)| (n.to_owned(), a.clone())));
+        head = self.attr_list(all, span.start)?;
         match head.remove("sym_name") {
             Some(Attr::Str(name)) => {
-                self.check_func_name(module, &name, span)?;
+                self.define_symbol(&name, span)?;
                 func.name = name;
             }
             _ => return Err(self.error(span, "`func.func` needs a `sym_name`")),

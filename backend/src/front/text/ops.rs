@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::lexer::Kind;
+use super::lexer::{Kind, lex};
 use super::parser::{Failed, MAX_DIAGS, Parsed, Parser};
 use crate::front::normalize;
 use crate::hlo::{Attr, AttrList, Block, LocId, LocTable, Op, Opcode, Region, Type, ValueId};
@@ -101,7 +101,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Continues behind the op at byte `start`: at the next line of the same block that can begin an op.
-    fn skip_op(&mut self, start: usize) {
+    pub(super) fn skip_op(&mut self, start: usize) {
         self.reset(start);
         let mut open = 0u32;
         loop {
@@ -114,9 +114,12 @@ impl<'a> Parser<'a> {
             }
             let end = self.bump().end;
             let new_line = self.slice(end..self.tok.start).contains('\n');
+            let next = lex(self.src, self.tok.end).kind;
             let starts_op = match self.tok.kind {
-                Kind::Percent | Kind::Str => true,
-                Kind::Word => !matches!(self.text(), "cond" | "do" | "reducer" | "across" | "loc" | "window"),
+                Kind::Percent => matches!(next, Kind::Punct(b'=' | b':')),
+                Kind::Str => next == Kind::Punct(b'('),
+                Kind::Caret => true,
+                Kind::Word => self.text().contains('.') || matches!(self.text(), "return" | "call"),
                 _ => false,
             };
             if open == 0 && new_line && starts_op {
@@ -190,7 +193,7 @@ impl<'a> Parser<'a> {
         }
         let named: usize = names.iter().fold(0, |n, r| n.saturating_add(r.count));
         if named != d.results.len() && !names.is_empty() {
-            let message = format!("`{what}` has {} results, {named} are named", d.results.len());
+            let message = format!("{named} results are named, `{what}` has {}", d.results.len());
             return Err(self.error(d.name, message));
         }
         let mut types = d.results.into_iter();
@@ -240,18 +243,12 @@ impl<'a> Parser<'a> {
     /// `{...}`, if it is there.
     pub(super) fn opt_dict(&mut self, d: &mut Draft) -> Parsed<()> {
         if self.at(b'{') {
-            let start = self.tok.start;
             let dict = self.list(b'{', b'}', |p| {
                 let name =
                     if p.tok.kind == Kind::Str { p.string()? } else { p.word("the name of an attribute")?.to_owned() };
                 let value = if p.eat(b'=') { p.attr()? } else { Attr::Unit };
                 Ok((name, value))
             })?;
-            for (name, _) in &dict {
-                if d.attrs.iter().any(|(n, _)| n == name) {
-                    return Err(self.error(self.since(start), format!("attribute `{name}` is given twice")));
-                }
-            }
             d.attrs.extend(dict);
         }
         Ok(())

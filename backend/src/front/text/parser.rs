@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::lexer::{Kind, Tok, lex};
 use crate::front::Diag;
@@ -60,6 +60,8 @@ pub(super) struct Parser<'a> {
     pub alias_ends: FxHashMap<usize, usize>,
     pub locs: LocTable,
     pub names: Names<'a>,
+    /// Functions and meshes defined so far.
+    pub symbols: FxHashSet<String>,
     /// Bytes that uses of attribute aliases may still expand to.
     pub alias_budget: usize,
     depth: u32,
@@ -76,7 +78,8 @@ impl<'a> Parser<'a> {
             alias_ends: FxHashMap::default(),
             locs: LocTable::default(),
             names: Names::default(),
-            alias_budget: (16 << 20) + src.len().saturating_mul(16),
+            symbols: FxHashSet::default(),
+            alias_budget: (4 << 20) + src.len().saturating_mul(16),
             depth: 0,
         }
     }
@@ -300,8 +303,8 @@ impl<'a> Parser<'a> {
 
     /// Binds the results of an op that failed, so that their uses are not reported as well.
     pub fn poison(&mut self, name: &'a str) {
-        let b = Binding { first: ValueId(0), count: 0, poisoned: true };
-        if self.names.map.insert(name, b).is_none() {
+        if !self.names.map.contains_key(name) {
+            self.names.map.insert(name, Binding { first: ValueId(0), count: 0, poisoned: true });
             self.names.order.push(name);
         }
     }

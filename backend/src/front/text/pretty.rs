@@ -360,12 +360,15 @@ impl Parser<'_> {
                 d.results = t.outputs;
             }
             ty => {
-                let types = vec![ty; d.operands.len()];
-                self.check_operands(d, &types, start)?;
-                d.results = match types.into_iter().next() {
-                    Some(t) => vec![t],
-                    None => vec![Type::Token],
-                };
+                for (v, span) in &d.operands {
+                    let actual = &self.names.values[*v].ty;
+                    if *actual != ty {
+                        let text = self.slice(span.clone());
+                        let message = format!("`{text}` has type `{actual}`, the signature says `{ty}`");
+                        return Err(self.error(span.clone(), message));
+                    }
+                }
+                d.results = vec![ty];
             }
         }
         Ok(())

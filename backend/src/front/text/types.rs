@@ -6,7 +6,7 @@ use super::lexer::{Kind, skip_space};
 use super::parser::{Parsed, Parser};
 use crate::hlo::{DYNAMIC, FuncType, Quant, TensorType, Type};
 
-impl Parser<'_> {
+impl<'a> Parser<'a> {
     /// Any type.
     pub(super) fn ty(&mut self) -> Parsed<Type> {
         self.nested(|p| p.ty_inner())
@@ -40,7 +40,15 @@ impl Parser<'_> {
             }
             (Kind::Word, word) => {
                 self.bump();
+                if self.at(b'<') {
+                    let message = format!("type `{word}` is not supported");
+                    return Err(self.error_help(self.since(start), message, "values are tensors, tokens or tuples"));
+                }
                 Ok(Type::Scalar(self.dtype(word, start)?))
+            }
+            (Kind::Bang, name) if !name.contains('.') => {
+                self.bump();
+                self.expand_alias(name, start, "type", Self::ty)
             }
             (Kind::Bang, name) => {
                 let message = format!("type `{name}` is not supported");
@@ -275,11 +283,11 @@ impl Parser<'_> {
             return self.expected("a number");
         }
         match self.text().parse::<f64>() {
-            Ok(v) => {
+            Ok(v) if v.is_finite() => {
                 self.bump();
                 Ok(if negative { -v } else { v })
             }
-            Err(_) => self.expected("a decimal number"),
+            _ => self.expected("a decimal number within 64-bit floats"),
         }
     }
 }
