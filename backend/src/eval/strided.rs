@@ -36,12 +36,6 @@ fn rows(dims: &[usize], stride: &[isize], base: isize, mut f: impl FnMut(isize))
     }
 }
 
-/// Calls `f` with the offset `base + sum(index * stride)` of every element, in row-major order.
-pub fn offsets(dims: &[usize], stride: &[isize], base: isize, mut f: impl FnMut(isize)) {
-    let (n, s) = last(dims, stride);
-    rows(dims, stride, base, |at| (0..n as isize).for_each(|i| f(at + i * s)));
-}
-
 fn last(dims: &[usize], stride: &[isize]) -> (usize, isize) {
     match (dims.last(), stride.last()) {
         (Some(&n), Some(&s)) => (n, s),

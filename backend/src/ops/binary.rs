@@ -1,7 +1,6 @@
 //! Elementwise ops of two operands, and CHLO's forms of them that broadcast.
 
 use tpusim_isa::num::DType;
-use tpusim_isa::num::convert::int_range;
 
 use super::elementwise::{BinaryFns, binary};
 use super::site::ensure;
@@ -226,10 +225,4 @@ fn broadcast(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault> {
     let f = broadcast_fns(site.op.opcode).ok_or_else(|| Fault::Unsupported(String::new()))?;
     let (a, b) = (broadcast_operand(site, 0, operands)?, broadcast_operand(site, 1, operands)?);
     binary(f, &a, &b, site.result(0)?.clone())
-}
-
-/// The value that `maximum` (or `minimum`) leaves alone: the least (or largest) integer.
-pub(super) fn extreme(d: DType, least: bool) -> i64 {
-    let (lo, hi) = int_range(d);
-    (if least { lo } else { hi }) as i64
 }
