@@ -35,7 +35,8 @@ pub fn from_module(module: &Verified<Module>) -> Result<Graph, LowerError> {
         place: module.name.clone(),
         message: "there is no function `main`".into(),
     })?;
-    let mut b = Builder { module, graph: Graph { name: module.name.clone(), ..Graph::default() }, seen: FxHashMap::default() };
+    let mut b =
+        Builder { module, graph: Graph { name: module.name.clone(), ..Graph::default() }, seen: FxHashMap::default() };
     let mut env = Env::default();
     for (i, p) in main.params.iter().enumerate() {
         let t = b.tensor(main, p.value, "parameter", p.loc)?;
@@ -45,6 +46,7 @@ pub fn from_module(module: &Verified<Module>) -> Result<Graph, LowerError> {
         env.insert(p.value, id);
     }
     b.graph.outputs = b.block(main, &main.body, &mut env, 0, None)?;
+    b.separate_outputs();
     b.prune();
     Ok(b.graph)
 }
@@ -122,6 +124,22 @@ impl Builder<'_> {
         id
     }
 
+    /// Every result gets a node of its own: parameters, constants and results given twice are copied.
+    fn separate_outputs(&mut self) {
+        let mut taken = std::collections::BTreeSet::new();
+        for i in 0..self.graph.outputs.len() {
+            let id = self.graph.outputs[i];
+            let n = self.graph.node(id).clone();
+            if taken.insert(id) && !matches!(n.op, NodeOp::Param(_) | NodeOp::Const(_)) {
+                continue;
+            }
+            let copy = NodeId(self.graph.nodes.len() as u32);
+            let op = NodeOp::Map(MapOp::Copy);
+            self.graph.nodes.push(Node { op, args: vec![id], name: "copy", ..n });
+            self.graph.outputs[i] = copy;
+        }
+    }
+
     /// Drops what no output needs.
     fn prune(&mut self) {
         let mut need = vec![false; self.graph.nodes.len()];
@@ -151,7 +169,14 @@ impl Builder<'_> {
         }
     }
 
-    fn block(&mut self, f: &Func, block: &Block, env: &mut Env, depth: usize, site: Option<&(String, String)>) -> Result<Vec<NodeId>, LowerError> {
+    fn block(
+        &mut self,
+        f: &Func,
+        block: &Block,
+        env: &mut Env,
+        depth: usize,
+        site: Option<&(String, String)>,
+    ) -> Result<Vec<NodeId>, LowerError> {
         for op in &block.ops {
             let args: Vec<NodeId> = op.operands.iter().filter_map(|v| env.get(v).copied()).collect();
             if args.len() != op.operands.len() {
@@ -173,12 +198,21 @@ impl Builder<'_> {
         let at = self.module.locs.file_line(op.loc).map(|(f, l)| format!("{f}:{l}")).unwrap_or_default();
         match outer {
             // JAX's helper functions carry short names without positions; the call's say more.
-            Some((n, l)) if at.is_empty() => (if name.is_empty() { n.clone() } else { format!("{n}/{name}") }, l.clone()),
+            Some((n, l)) if at.is_empty() => {
+                (if name.is_empty() { n.clone() } else { format!("{n}/{name}") }, l.clone())
+            }
             _ => (name, at),
         }
     }
 
-    fn call(&mut self, op: &Op, name: &str, args: Vec<NodeId>, depth: usize, site: (String, String)) -> Result<Vec<NodeId>, LowerError> {
+    fn call(
+        &mut self,
+        op: &Op,
+        name: &str,
+        args: Vec<NodeId>,
+        depth: usize,
+        site: (String, String),
+    ) -> Result<Vec<NodeId>, LowerError> {
         if depth >= MAX_CALLS {
             return Err(self.error(op.opcode.name(), op.loc, "calls nest too deep"));
         }
@@ -190,7 +224,14 @@ impl Builder<'_> {
         self.block(callee, &callee.body, &mut env, depth + 1, Some(&site))
     }
 
-    fn op(&mut self, f: &Func, op: &Op, args: Vec<NodeId>, depth: usize, outer: Option<&(String, String)>) -> Result<Vec<NodeId>, LowerError> {
+    fn op(
+        &mut self,
+        f: &Func,
+        op: &Op,
+        args: Vec<NodeId>,
+        depth: usize,
+        outer: Option<&(String, String)>,
+    ) -> Result<Vec<NodeId>, LowerError> {
         let site = self.site(op, outer);
         match op.opcode {
             Opcode::Call => {
@@ -229,7 +270,9 @@ impl Builder<'_> {
                 _ => return Err(self.error(op.opcode.name(), op.loc, "constant without a dense value")),
             },
             Opcode::Iota => NodeOp::Iota(op.attrs.int("iota_dimension").unwrap_or(0) as usize),
-            Opcode::BroadcastInDim => return Ok(self.broadcast(args[0], dims_of("broadcast_dimensions"), t, name, site)),
+            Opcode::BroadcastInDim => {
+                return Ok(self.broadcast(args[0], dims_of("broadcast_dimensions"), t, name, site));
+            }
             Opcode::Broadcast => {
                 let lead = t.dims.len() - self.node(args[0]).dims.len();
                 let map = (lead..t.dims.len()).collect();
@@ -246,7 +289,8 @@ impl Builder<'_> {
             Opcode::Reverse => {
                 let dims = dims_of("dimensions");
                 let size = |d: usize| self.node(args[0]).dims[d];
-                let start = (0..t.dims.len()).map(|d| if dims.contains(&d) { size(d).saturating_sub(1) } else { 0 }).collect();
+                let start =
+                    (0..t.dims.len()).map(|d| if dims.contains(&d) { size(d).saturating_sub(1) } else { 0 }).collect();
                 let step = (0..t.dims.len()).map(|d| if dims.contains(&d) { -1 } else { 1 }).collect();
                 return Ok(self.slice(args[0], start, step, t, name, site));
             }
@@ -367,7 +411,14 @@ impl Builder<'_> {
         self.push(NodeOp::Const(Literal { ty, bytes }), vec![], t, name, site)
     }
 
-    fn broadcast(&mut self, a: NodeId, map: Vec<usize>, t: &Shape, name: &'static str, site: (String, String)) -> NodeId {
+    fn broadcast(
+        &mut self,
+        a: NodeId,
+        map: Vec<usize>,
+        t: &Shape,
+        name: &'static str,
+        site: (String, String),
+    ) -> NodeId {
         if let Some(bytes) = self.splat_of(a) {
             return self.constant(bytes, t, name, site);
         }
@@ -387,7 +438,14 @@ impl Builder<'_> {
         self.push(NodeOp::Reshape, vec![a], t, name, site)
     }
 
-    fn transpose(&mut self, a: NodeId, perm: Vec<usize>, t: &Shape, name: &'static str, site: (String, String)) -> NodeId {
+    fn transpose(
+        &mut self,
+        a: NodeId,
+        perm: Vec<usize>,
+        t: &Shape,
+        name: &'static str,
+        site: (String, String),
+    ) -> NodeId {
         if let Some(bytes) = self.splat_of(a) {
             return self.constant(bytes, t, name, site);
         }
@@ -397,7 +455,15 @@ impl Builder<'_> {
         self.push(NodeOp::Transpose(perm), vec![a], t, name, site)
     }
 
-    fn slice(&mut self, a: NodeId, start: Vec<u64>, step: Vec<i64>, t: &Shape, name: &'static str, site: (String, String)) -> NodeId {
+    fn slice(
+        &mut self,
+        a: NodeId,
+        start: Vec<u64>,
+        step: Vec<i64>,
+        t: &Shape,
+        name: &'static str,
+        site: (String, String),
+    ) -> NodeId {
         if let Some(bytes) = self.splat_of(a) {
             return self.constant(bytes, t, name, site);
         }
@@ -438,7 +504,14 @@ impl Builder<'_> {
         self.push(NodeOp::Pad { low: lead, interior }, vec![x, args[1]], t, name, site)
     }
 
-    fn reduce(&mut self, op: &Op, args: &[NodeId], t: &Shape, name: &'static str, site: (String, String)) -> Result<NodeId, LowerError> {
+    fn reduce(
+        &mut self,
+        op: &Op,
+        args: &[NodeId],
+        t: &Shape,
+        name: &'static str,
+        site: (String, String),
+    ) -> Result<NodeId, LowerError> {
         let how = match &op.regions[..] {
             [r] => match &r.block.ops[..] {
                 [body, ret]
@@ -484,7 +557,15 @@ impl Builder<'_> {
 
     /// Reduces the last dimension by itself (along lanes), then all others together (along rows and blocks). Narrow floats are
     /// summed in f32 throughout.
-    fn reduce_dims(&mut self, how: Combine, x: NodeId, dims: &[usize], dtype: DType, name: &'static str, site: &(String, String)) -> NodeId {
+    fn reduce_dims(
+        &mut self,
+        how: Combine,
+        x: NodeId,
+        dims: &[usize],
+        dtype: DType,
+        name: &'static str,
+        site: &(String, String),
+    ) -> NodeId {
         let shape = self.node(x).dims.clone();
         if self.node(x).elements() == 0 {
             let out: Vec<u64> = (0..shape.len()).filter(|d| !dims.contains(d)).map(|d| shape[d]).collect();
@@ -506,7 +587,13 @@ impl Builder<'_> {
         let last = shape.len() - 1;
         if dims.len() == 1 || !dims.contains(&last) {
             let out: Vec<u64> = (0..shape.len()).filter(|d| !dims.contains(d)).map(|d| shape[d]).collect();
-            return self.push(NodeOp::Reduce(how, dims.to_vec()), vec![x], &Shape { dims: out, dtype }, name, site.clone());
+            return self.push(
+                NodeOp::Reduce(how, dims.to_vec()),
+                vec![x],
+                &Shape { dims: out, dtype },
+                name,
+                site.clone(),
+            );
         }
         let wide = dtype.is_float() && dtype.bits() < 32;
         let t = if wide { DType::F32 } else { dtype };
@@ -518,7 +605,43 @@ impl Builder<'_> {
         self.map(MapOp::Convert, &[outer], &Shape { dims: out, dtype }, name, site.clone())
     }
 
-    fn dot(&mut self, op: &Op, args: &[NodeId], t: &Shape, name: &'static str, site: (String, String)) -> Result<NodeId, LowerError> {
+    /// Brings a product to exactly one contracted dimension: several are moved to the end and joined, none becomes one of size 1.
+    fn one_contracted(
+        &mut self,
+        mut spec: DotSpec,
+        args: &[NodeId],
+        name: &'static str,
+        site: &(String, String),
+    ) -> (DotSpec, Vec<NodeId>) {
+        if spec.contract[0].len() == 1 {
+            return (spec, args.to_vec());
+        }
+        let mut out = Vec::new();
+        for side in 0..2 {
+            let n = self.node(args[side]);
+            let (dims, dtype) = (n.dims.clone(), n.dtype);
+            let free = spec.free(side, dims.len());
+            let perm: Vec<usize> = [&spec.batch[side][..], &free[..], &spec.contract[side][..]].concat();
+            let moved: Vec<u64> = perm.iter().map(|&d| dims[d]).collect();
+            let x = self.transpose(args[side], perm, &Shape { dims: moved.clone(), dtype }, name, site.clone());
+            let keep = dims.len() - spec.contract[side].len();
+            let mut joined = moved[..keep].to_vec();
+            joined.push(moved[keep..].iter().product());
+            out.push(self.reshape(x, &Shape { dims: joined, dtype }, name, site.clone()));
+            spec.batch[side] = (0..spec.batch[side].len()).collect();
+            spec.contract[side] = vec![keep];
+        }
+        (spec, out)
+    }
+
+    fn dot(
+        &mut self,
+        op: &Op,
+        args: &[NodeId],
+        t: &Shape,
+        name: &'static str,
+        site: (String, String),
+    ) -> Result<NodeId, LowerError> {
         let usizes = |v: &[i64]| v.iter().map(|&d| d as usize).collect::<Vec<_>>();
         let spec = match op.attrs.get("dot_dimension_numbers") {
             Some(Attr::Dot(d)) => DotSpec {
@@ -539,13 +662,22 @@ impl Builder<'_> {
             let m = "products of these types are not lowered yet; floats, and 8-bit integers to 32 bits, are";
             return Err(self.error(op.opcode.name(), op.loc, m));
         }
-        let size = |side: usize| -> u64 { spec.contract[side].iter().map(|&d| self.node(args[side]).dims[d]).product() };
+        let (spec, args) = self.one_contracted(spec, args, name, &site);
+        let args = &args[..];
+        let size =
+            |side: usize| -> u64 { spec.contract[side].iter().map(|&d| self.node(args[side]).dims[d]).product() };
         if t.dims.iter().product::<u64>() > 0 && size(0) == 0 {
             return Ok(self.constant(bits_to_bytes(0, t.dtype), t, name, site));
         }
         // The array adds in f32 (or i32); a narrower result is rounded once.
         let wide = if t.dtype.is_float() { DType::F32 } else { DType::I32 };
-        let product = self.push(NodeOp::Dot(spec), args.to_vec(), &Shape { dims: t.dims.clone(), dtype: wide }, name, site.clone());
+        let product = self.push(
+            NodeOp::Dot(spec),
+            args.to_vec(),
+            &Shape { dims: t.dims.clone(), dtype: wide },
+            name,
+            site.clone(),
+        );
         if t.dtype == wide || t.dtype.is_int() {
             return Ok(product);
         }

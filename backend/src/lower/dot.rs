@@ -395,7 +395,7 @@ impl<'k> Lowering<'k> {
         let tile = 8 * packing(r.dtype);
         for (at, rows) in nest.buffers(r.stream) {
             let object = e.object();
-            let mut clear = |e: &mut Emitter<'_>, first: u32, step: u32, count: u32| -> Result<(), EmitError> {
+            let clear = |e: &mut Emitter<'_>, first: u32, step: u32, count: u32| -> Result<(), EmitError> {
                 e.repeat(count, |e, c| {
                     let base = e.affine(c, step as i32, first as i32)?;
                     let z = e.code.imm(0);
@@ -638,8 +638,9 @@ impl<'k> Lowering<'k> {
 
     /// Pops the results of push `j` and puts them where the variant says.
     fn pop_rows(&mut self, e: &mut Emitter<'_>, s: &Site<'_>, j: u32, v: Variant) -> Result<(), EmitError> {
-        let integer = self.k.nodes.iter().any(|n| n.kind == Kind::Product && n.dtype == DType::I32)
-            && !self.k.format.dtype().is_float();
+        let integer = self.k.nodes.iter().any(|n| n.kind == Kind::Product && n.dtype.is_int());
+        // Arrays without an integer path multiply in bf16; one pass of at most 256 products of bytes is exact in f32.
+        let round = integer && self.k.format.dtype().is_float();
         let add = if integer { Op::VAddI } else { Op::VAddF };
         let (q, halves) = (self.q(), self.halves());
         for mi in 0..self.t.row_split {
@@ -656,7 +657,10 @@ impl<'k> Lowering<'k> {
                         };
                         let mut sum = if v.first { None } else { Some(e.code.load(place)) };
                         for ki in 0..self.t.k_split {
-                            let r = e.code.mxu_pop(self.mxu(ki, ni, mi));
+                            let mut r = e.code.mxu_pop(self.mxu(ki, ni, mi));
+                            if round {
+                                r = e.code.v(Op::VF2I, &[r]);
+                            }
                             sum = Some(match sum {
                                 None => r,
                                 Some(x) => e.code.v(add, &[x, r]),

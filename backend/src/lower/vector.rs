@@ -61,6 +61,11 @@ pub struct Tiling {
     pub cores: u32,
 }
 
+/// Elements of `t` per 32-bit word of a packed register.
+pub fn packing_of(t: DType) -> usize {
+    t.packing()
+}
+
 impl VectorKernel {
     fn n(&self) -> usize {
         self.dims.len()
@@ -72,10 +77,6 @@ impl VectorKernel {
 
     fn col_bit(&self) -> u32 {
         1 << (self.n() - 1)
-    }
-
-    fn plane_bit(&self) -> u32 {
-        if self.n() >= 3 { 1 << (self.n() - 3) } else { 0 }
     }
 
     /// Whether the columns are reduced, so that a block must hold all of them.
