@@ -226,10 +226,11 @@ impl<'a> Emitter<'a> {
 
     /// Starts a DMA.
     pub fn dma(&mut self, desc: DmaDesc, flag: i32) {
+        let terms: Vec<SReg> = desc.hbm.terms.iter().chain(&desc.vmem.terms).map(|t| t.0).collect();
         let index = self.descs.iter().position(|d| *d == desc).unwrap_or_else(|| {
             self.descs.push(desc);
             self.descs.len() - 1
         });
-        self.code.raw(Op::Dma, &[index as i32, flag]);
+        self.code.dma(index as i32, flag, terms.into_iter());
     }
 }

@@ -119,7 +119,8 @@ fn build(code: &[CodeInstr], chip: &ChipSpec) -> Graph {
     let mut sync_last: Option<usize> = None;
     for (n, ci) in code.iter().enumerate() {
         let i = &ci.instr;
-        for (f, a) in i.operands() {
+        let implicit = ci.implicit.iter().filter(|r| **r != 0).map(|&r| (Field::Ss, i32::from(r)));
+        for (f, a) in i.operands().chain(implicit) {
             let kind = match f {
                 Field::Vs => 0,
                 Field::Ms => 1,
