@@ -4,7 +4,7 @@ use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::op::Op;
 use tpusim_isa::program::{DmaDesc, Node, SReg};
 
-use super::schedule::{RegFile, RegisterPressure, schedule};
+use super::schedule::{Queued, RegFile, RegisterPressure, schedule};
 use super::vcode::{Code, Object, V};
 
 /// Why a kernel could not be generated as planned; the planner tries a smaller one.
@@ -48,6 +48,7 @@ pub struct Emitter<'a> {
     flags: u32,
     vmem_rows: u32,
     objects: u32,
+    queued: Queued,
 }
 
 impl<'a> Emitter<'a> {
@@ -64,6 +65,7 @@ impl<'a> Emitter<'a> {
             flags: 0,
             vmem_rows: 0,
             objects: 0,
+            queued: Queued::default(),
         }
     }
 
@@ -90,7 +92,8 @@ impl<'a> Emitter<'a> {
         }
         let code = std::mem::take(&mut self.code);
         let regs = RegFile { vregs: *self.chip.regs.vector - self.pinned, masks: *self.chip.regs.mask };
-        let bundles = schedule(&code, self.chip, regs)?;
+        let bundles = schedule(&code, self.chip, regs, &self.queued)?;
+        self.queued.after(&code, self.chip);
         if let Some(list) = self.nodes.last_mut() {
             list.extend(bundles.into_iter().map(Node::Bundle));
         }

@@ -97,6 +97,31 @@ fn mxu_results(i: &Instr, chip: &ChipSpec) -> u32 {
     i.format().map_or(1, |f| f.packing() as u32) * (*chip.mxu.dim / 128).max(1)
 }
 
+/// Results a push leaves in its unit's queue.
+fn results_of(i: &Instr, chip: &ChipSpec) -> u32 {
+    match i.op.timing() {
+        Timing::MxuMul => mxu_results(i, chip),
+        Timing::Eup | Timing::XluRotate | Timing::XluReduce | Timing::XluTranspose => 1,
+        _ => 0,
+    }
+}
+
+/// Results that wait in each unit's queue where a block starts: software pipelines carry them from block to block.
+#[derive(Clone, Debug, Default)]
+pub struct Queued(FxHashMap<(u8, i32), u32>);
+
+impl Queued {
+    /// What waits after `code`.
+    pub fn after(&mut self, code: &Code, chip: &ChipSpec) {
+        for ci in &code.instrs {
+            if let Some((kind, unit, is_pop)) = queue_of(&ci.instr) {
+                let n = self.0.entry((kind, unit)).or_default();
+                *n = if is_pop { n.saturating_sub(1) } else { *n + results_of(&ci.instr, chip) };
+            }
+        }
+    }
+}
+
 #[derive(Default)]
 struct QueueState {
     last_push: Option<usize>,
@@ -240,9 +265,9 @@ fn queue_edges(g: &mut Graph, code: &[CodeInstr], chip: &ChipSpec, q: &mut Queue
 }
 
 /// Limits the results in flight of each queue: the pop that makes room comes before the push, as in source order.
-fn capacity_edges(g: &mut Graph, code: &[CodeInstr], chip: &ChipSpec) {
+fn capacity_edges(g: &mut Graph, code: &[CodeInstr], chip: &ChipSpec, queued: &Queued) {
     let mut pops: FxHashMap<(u8, i32), Vec<usize>> = FxHashMap::default();
-    let mut pushed: FxHashMap<(u8, i32), u32> = FxHashMap::default();
+    let mut pushed: FxHashMap<(u8, i32), u32> = queued.0.clone();
     let limit = *chip.mxu.result_queue;
     for (n, ci) in code.iter().enumerate() {
         if let Some((kind, unit, true)) = queue_of(&ci.instr) {
@@ -251,11 +276,10 @@ fn capacity_edges(g: &mut Graph, code: &[CodeInstr], chip: &ChipSpec) {
     }
     for (n, ci) in code.iter().enumerate() {
         let Some((kind, unit, false)) = queue_of(&ci.instr) else { continue };
-        let results = match ci.instr.op.timing() {
-            Timing::MxuMul => mxu_results(&ci.instr, chip),
-            Timing::Eup | Timing::XluRotate | Timing::XluReduce | Timing::XluTranspose => 1,
-            _ => continue,
-        };
+        let results = results_of(&ci.instr, chip);
+        if results == 0 {
+            continue;
+        }
         let count = pushed.entry((kind, unit)).or_default();
         *count += results;
         // The block's own pops up to here in source order bound what may be outstanding.
@@ -288,15 +312,15 @@ impl Regs {
     }
 }
 
-/// Packs `code` into bundles for `chip`.
+/// Packs `code` into bundles for `chip`. `queued` is what waits in result queues when the block starts.
 ///
 /// # Errors
 /// [`RegisterPressure`] if even the source order needs more registers than `regs` has.
-pub fn schedule(code: &Code, chip: &ChipSpec, regs: RegFile) -> Result<Vec<Bundle>, RegisterPressure> {
+pub fn schedule(code: &Code, chip: &ChipSpec, regs: RegFile, queued: &Queued) -> Result<Vec<Bundle>, RegisterPressure> {
     let live = live_code(&code.instrs);
     let code = &live[..];
     let mut g = build(code, chip);
-    capacity_edges(&mut g, code, chip);
+    capacity_edges(&mut g, code, chip, queued);
     heights(&mut g);
     let mut files = [Regs::new(regs.vregs), Regs::new(regs.masks)];
     for ci in code {
