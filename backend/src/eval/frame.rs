@@ -1,10 +1,9 @@
 //! One activation of a function.
 
-use std::cell::Cell;
-
 use crate::hlo::{Block, Func, Module, Op, Opcode, ValueId};
 use crate::ops::{self, Eval, RuleError, Site};
 
+use super::devices::{Shared, run_devices};
 use super::{EvalError, EvalOptions, Tensor, Value};
 
 /// Why an op could not be evaluated; the frame adds which op it was.
@@ -45,7 +44,7 @@ pub struct Frame<'m> {
     pub func: &'m Func,
     /// Knobs.
     pub options: &'m EvalOptions,
-    ops_left: &'m Cell<u64>,
+    shared: &'m Shared<'m>,
     env: Vec<Option<Value>>,
 }
 
@@ -55,19 +54,9 @@ pub(super) fn run(
     func: &Func,
     args: Vec<Value>,
     options: &EvalOptions,
+    shared: &Shared<'_>,
 ) -> Result<Vec<Value>, EvalError> {
-    let ops_left = Cell::new(options.max_ops);
-    call(module, func, args, options, &ops_left)
-}
-
-fn call(
-    module: &Module,
-    func: &Func,
-    args: Vec<Value>,
-    options: &EvalOptions,
-    ops_left: &Cell<u64>,
-) -> Result<Vec<Value>, EvalError> {
-    let mut frame = Frame { module, func, options, ops_left, env: vec![None; func.values.len()] };
+    let mut frame = Frame { module, func, options, shared, env: vec![None; func.values.len()] };
     for (p, v) in func.params.iter().zip(args) {
         frame.env[usize::from(p.value)] = Some(v);
     }
@@ -84,7 +73,7 @@ impl<'m> Frame<'m> {
         if func.params.len() != args.len() {
             return Err(Fault::invalid(format!("`{name}` takes {} arguments", func.params.len())));
         }
-        Ok(call(self.module, func, args, self.options, self.ops_left)?)
+        Ok(run(self.module, func, args, self.options, self.shared)?)
     }
 
     /// Runs a region of the function on `args`.
@@ -101,6 +90,47 @@ impl<'m> Frame<'m> {
         Ok(self.block(block)?)
     }
 
+    /// Runs a region that sees nothing of its surroundings on `n` devices, each on its own arguments.
+    ///
+    /// # Errors
+    /// When arguments are missing, or when an op fails on a device.
+    pub(crate) fn on_devices(
+        &self,
+        n: usize,
+        block: &'m Block,
+        args: impl Fn(usize) -> Result<Vec<Value>, Fault>,
+    ) -> Result<Vec<Vec<Value>>, Fault> {
+        let args: Vec<Vec<Value>> = (0..n).map(args).collect::<Result<_, _>>()?;
+        let (module, func, options) = (self.module, self.func, self.options);
+        Ok(run_devices(n, options, |shared, id| {
+            let mut env = vec![None; func.values.len()];
+            for (&a, v) in block.args.iter().zip(&args[id]) {
+                env[usize::from(a)] = Some(v.clone());
+            }
+            Frame { module, func, options, shared, env }.block(block)
+        })?)
+    }
+
+    /// Which device this is; `None` where the program runs on all of them as one.
+    pub fn device(&self) -> Option<usize> {
+        self.shared.device()
+    }
+
+    /// Number of devices.
+    pub fn devices(&self) -> usize {
+        self.shared.devices()
+    }
+
+    /// Gives tensors to a group of devices at the collective `site`, and returns what all of them gave.
+    pub(crate) fn exchange(
+        &self,
+        site: &Site<'_>,
+        group: &[usize],
+        tensors: Vec<Tensor>,
+    ) -> Result<Vec<Vec<Tensor>>, Fault> {
+        self.shared.exchange(site.op, group, tensors)
+    }
+
     /// The value `v`, if it has been computed.
     pub fn value(&self, v: ValueId) -> Option<&Value> {
         self.env.get(usize::from(v))?.as_ref()
@@ -111,8 +141,8 @@ impl<'m> Frame<'m> {
     /// # Errors
     /// When there is none left.
     pub fn spend(&self, site: &Site<'_>) -> Result<(), EvalError> {
-        match self.ops_left.get().checked_sub(1) {
-            Some(n) => self.ops_left.set(n),
+        match self.shared.ops_left.get().checked_sub(1) {
+            Some(n) => self.shared.ops_left.set(n),
             None => return Err(EvalError::TooLong { loc: site.loc(), limit: self.options.max_ops }),
         }
         Ok(())
