@@ -1,6 +1,8 @@
 //! Programs as JAX emits them, through the text front end, the verifier and the evaluator. Oracle: JAX's own outputs on a CPU,
 //! within each fixture's tolerance (largest difference relative to the output's largest magnitude).
 
+#![expect(clippy::print_stderr, reason = "a test that skips says so")]
+
 use std::path::{Path, PathBuf};
 
 use tpusim_backend::eval::{Tensor, eval_module};

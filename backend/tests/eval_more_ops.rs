@@ -225,7 +225,7 @@ fn the_gradient_of_batch_norm_is_one() {
         assert!((got[0].to_f64()[i] - numeric).abs() < 1e-8, "{i}: {} and {numeric}", got[0].to_f64()[i]);
     }
     let inference = [v(&dims, &x), scale, offset, forward[1].clone(), forward[2].clone()];
-    let same = run(&inference, |f, p| f.op(Opcode::BatchNormInference, p, &attrs, &[t.clone()]));
+    let same = run(&inference, |f, p| f.op(Opcode::BatchNormInference, p, &attrs, std::slice::from_ref(&t)));
     assert_eq!(same[0], forward[0]);
 }
 

@@ -172,7 +172,7 @@ fn join(parts: &[Tensor], d: usize, ty: &TensorType) -> Result<Tensor, Fault> {
 /// Part `i` of `n` equal ones of `x` along dimension `d`.
 fn part(x: &Tensor, d: usize, i: usize, n: usize) -> Result<Tensor, Fault> {
     let mut shape = x.shape();
-    if n == 0 || shape[d] % n != 0 {
+    if n == 0 || !shape[d].is_multiple_of(n) {
         return Err(Fault::invalid(format!("{} cannot be cut into {n} along dimension {d}", x.ty())));
     }
     let stride = strides(&shape);

@@ -71,6 +71,12 @@ pub enum Rule {
 /// An evaluation that may run regions and call functions.
 pub type EvalValues = for<'m> fn(&mut Frame<'m>, &Site<'m>, Vec<Value>) -> Result<Vec<Value>, Fault>;
 
+/// An evaluation of tensors with one result.
+pub type EvalTensor = fn(&Site<'_>, &[&Tensor]) -> Result<Tensor, Fault>;
+
+/// An evaluation of tensors that heeds the evaluator's options.
+pub type EvalTensors = fn(&Site<'_>, &[&Tensor], &EvalOptions) -> Result<Vec<Tensor>, Fault>;
+
 /// Reference semantics of an op.
 #[derive(Clone, Copy)]
 pub enum Eval {
@@ -79,9 +85,9 @@ pub enum Eval {
     /// One element at a time, of two operands.
     Binary(&'static BinaryFns),
     /// A function of tensors with one result.
-    Tensor(fn(&Site<'_>, &[&Tensor]) -> Result<Tensor, Fault>),
+    Tensor(EvalTensor),
     /// A function of tensors and the evaluator's options.
-    Tensors(fn(&Site<'_>, &[&Tensor], &EvalOptions) -> Result<Vec<Tensor>, Fault>),
+    Tensors(EvalTensors),
     /// Anything else.
     Values(EvalValues),
     /// The evaluator does not know it.

@@ -68,7 +68,7 @@ fn rule(site: &Site<'_>) -> Result<Vec<Type>, RuleError> {
         dtypes.push(x.dtype);
     }
     reducer_rule(site, site.block(0)?, &dtypes)?;
-    Ok((0..n).map(|k| site.operand_type(k).cloned()).collect::<Result<_, _>>()?)
+    (0..n).map(|k| site.operand_type(k).cloned()).collect()
 }
 
 fn scatter<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> Result<Vec<Value>, Fault> {
