@@ -382,3 +382,19 @@ fn reduce_precision_has_no_subnormals() {
     // The example of the specification.
     assert_eq!(r[0].to_f64(), [f64::INFINITY, 0.0, 0.0, 65504.0, f64::INFINITY]);
 }
+
+#[test]
+fn deep_calls_are_refused() {
+    let mut m = ModuleBuilder::new("deep");
+    let ty = TensorType::new([], DType::F32);
+    for i in 0..2000 {
+        let mut f = m.func(if i == 1999 { "main".to_owned() } else { format!("f{i}") });
+        let x = f.param("x", ty.clone());
+        let y = if i == 0 { vec![x] } else { f.call(&format!("f{}", i - 1), &[x]) };
+        f.ret(&y);
+    }
+    let module = m.finish().unwrap();
+    let x = Tensor::from_f32(&[], DType::F32, &[1.0]).unwrap();
+    let r = eval_module(&module, &[x]);
+    assert!(matches!(r, Err(EvalError::TooDeep { .. })), "{r:?}");
+}

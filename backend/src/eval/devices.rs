@@ -17,6 +17,7 @@ pub const MAX_DEVICES: usize = 64;
 /// What the activations on one device share.
 pub(crate) struct Shared<'e> {
     pub(super) ops_left: Cell<u64>,
+    pub(super) depth: Cell<u32>,
     device: Option<(usize, &'e Exchange)>,
     /// How often this device came to each collective, by address.
     visits: RefCell<FxHashMap<usize, u64>>,
@@ -24,7 +25,7 @@ pub(crate) struct Shared<'e> {
 
 impl<'e> Shared<'e> {
     pub(super) fn new(options: &EvalOptions, device: Option<(usize, &'e Exchange)>) -> Shared<'e> {
-        Shared { ops_left: Cell::new(options.max_ops), device, visits: RefCell::default() }
+        Shared { ops_left: Cell::new(options.max_ops), depth: Cell::new(0), device, visits: RefCell::default() }
     }
 
     /// Which device this is; `None` where a program runs on all of them as one.

@@ -60,8 +60,25 @@ pub(super) fn run(
     for (p, v) in func.params.iter().zip(args) {
         frame.env[usize::from(p.value)] = Some(v);
     }
-    frame.block(&func.body)
+    frame.ops(&func.body, Some(&last_uses(func)))
 }
+
+/// For each value, the op of the function's body that reads it last, itself or in a region.
+fn last_uses(func: &Func) -> Vec<usize> {
+    let mut last = vec![usize::MAX; func.values.len()];
+    for (i, op) in func.body.ops.iter().enumerate() {
+        reads(op, &mut |v| last[usize::from(v)] = i);
+    }
+    last
+}
+
+fn reads(op: &Op, f: &mut impl FnMut(ValueId)) {
+    op.operands.iter().for_each(|&v| f(v));
+    op.regions.iter().flat_map(|r| &r.block.ops).for_each(|op| reads(op, f));
+}
+
+/// Calls and regions inside one another, so that no program overflows the stack.
+const MAX_DEPTH: u32 = 128;
 
 impl<'m> Frame<'m> {
     /// Calls the function `name`.
@@ -149,18 +166,38 @@ impl<'m> Frame<'m> {
     }
 
     fn block(&mut self, block: &'m Block) -> Result<Vec<Value>, EvalError> {
-        for op in &block.ops {
+        self.ops(block, None)
+    }
+
+    /// Runs the ops of a block. With `last`, values are dropped after their last use.
+    fn ops(&mut self, block: &'m Block, last: Option<&[usize]>) -> Result<Vec<Value>, EvalError> {
+        for (i, op) in block.ops.iter().enumerate() {
             let site = Site { module: self.module, func: self.func, op };
             let operands = self.operands(&site)?;
             if op.opcode == Opcode::Return {
                 return Ok(operands);
             }
+            // An op without regions reads nothing but its operands, which it has by now.
+            if op.regions.is_empty() {
+                self.forget(op, i, last);
+            }
             let results = self.op(&site, operands)?;
+            self.forget(op, i, last);
             for (&r, v) in op.results.iter().zip(results) {
                 self.env[usize::from(r)] = Some(v);
             }
         }
         Ok(Vec::new())
+    }
+
+    /// Drops the values that op `i` of the body is the last to read.
+    fn forget(&mut self, op: &Op, i: usize, last: Option<&[usize]>) {
+        let Some(last) = last else { return };
+        reads(op, &mut |v| {
+            if last[usize::from(v)] == i {
+                self.env[usize::from(v)] = None;
+            }
+        });
     }
 
     fn operands(&self, site: &Site<'_>) -> Result<Vec<Value>, EvalError> {
@@ -171,7 +208,14 @@ impl<'m> Frame<'m> {
     fn op(&mut self, site: &Site<'m>, operands: Vec<Value>) -> Result<Vec<Value>, EvalError> {
         self.spend(site)?;
         self.check_size(site)?;
-        let results = self.dispatch(site, operands).map_err(|f| locate(site, f))?;
+        let depth = &self.shared.depth;
+        if depth.get() >= MAX_DEPTH {
+            return Err(EvalError::TooDeep { loc: site.loc(), limit: MAX_DEPTH });
+        }
+        depth.set(depth.get() + 1);
+        let results = self.dispatch(site, operands).map_err(|f| locate(site, f));
+        self.shared.depth.set(self.shared.depth.get() - 1);
+        let results = results?;
         let fits = |(&r, v): (&ValueId, &Value)| v.has_type(self.func.ty(r));
         if results.len() != site.op.results.len() || !site.op.results.iter().zip(&results).all(fits) {
             return Err(locate(site, Fault::invalid("the evaluator's results do not have the declared types")));

@@ -46,7 +46,7 @@ pub struct EvalOptions {
 
 impl Default for EvalOptions {
     fn default() -> Self {
-        EvalOptions { dot: DotPrecision::Exact, max_ops: 100_000_000, max_tensor_bytes: 8 << 30 }
+        EvalOptions { dot: DotPrecision::Exact, max_ops: 100_000_000, max_tensor_bytes: 4 << 30 }
     }
 }
 
@@ -104,6 +104,14 @@ pub enum EvalError {
         loc: String,
         /// The limit.
         limit: u64,
+    },
+    /// Calls and regions are nested too deeply.
+    #[error("{loc}: more than {limit} calls and regions inside one another")]
+    TooDeep {
+        /// Where.
+        loc: String,
+        /// The limit.
+        limit: u32,
     },
     /// More devices than [`MAX_DEVICES`].
     #[error("the reference evaluator runs at most {limit} devices, not {devices}")]

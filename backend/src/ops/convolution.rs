@@ -75,7 +75,9 @@ fn rule(site: &Site<'_>) -> Result<(), RuleError> {
     let (batch, features) = (x.dims[c.input[0]], x.dims[c.input[n + 1]]);
     let (per_group, outputs) = (w.dims[c.kernel[n]], w.dims[c.kernel[n + 1]]);
     ensure(fg == 1 || bg == 1, || "cannot have feature groups and batch groups".into())?;
-    ensure(features == fg * per_group, || format!("{features} features are not {fg} groups of {per_group}"))?;
+    ensure(features % fg == 0 && features / fg == per_group, || {
+        format!("{features} features are not {fg} groups of {per_group}")
+    })?;
     ensure(outputs % (fg * bg) == 0 && batch % bg == 0, || "groups do not divide batch or output features".into())?;
     let mut dims = vec![0; r.rank()];
     dims[c.output[0]] = batch / bg;
