@@ -317,3 +317,58 @@ fn a_collective_that_not_all_reach_is_an_error() {
     let r = eval_spmd(&module, &inputs, &EvalOptions::default());
     assert!(matches!(&r, Err(EvalError::Invalid { op: "stablehlo.all_reduce", .. })), "{r:?}");
 }
+
+/// Oracle: the defining sum, and that the inverse undoes the transform.
+#[test]
+fn fourier_transforms_follow_the_definition() {
+    let (n, x) = (12usize, (0..12).map(|i| f64::from(i * i % 7) - 2.0).collect::<Vec<_>>());
+    let (c, half) = (TensorType::new([2, 6], DType::C128), TensorType::new([2, 7], DType::C128));
+    let rows = TensorType::new([2, 12], DType::F64);
+    let two = [x.as_slice(), &x.iter().rev().copied().collect::<Vec<_>>()].concat();
+    let attrs = |kind: &str, n: &[i64]| [("fft_type", Attr::Enum(kind.into())), ("fft_length", ints(n))];
+    let r = run(&[Tensor::from_f64(&[2, 12], DType::F64, &two).unwrap()], |f, p| {
+        let z = f.op(Opcode::Fft, p, &attrs("RFFT", &[2, 12]), std::slice::from_ref(&half));
+        let back = f.op(Opcode::Fft, &z, &attrs("IRFFT", &[2, 12]), std::slice::from_ref(&rows));
+        let line = f.op(Opcode::Fft, p, &attrs("RFFT", &[12]), std::slice::from_ref(&half));
+        let part = f.slice(z[0], &[0, 0], &[2, 6]);
+        let there = f.op(Opcode::Fft, &[part], &attrs("FFT", &[6]), std::slice::from_ref(&c));
+        let again = f.op(Opcode::Fft, &there, &attrs("IFFT", &[6]), std::slice::from_ref(&c));
+        let difference = f.binary(Opcode::Subtract, again[0], part);
+        let re = f.op(Opcode::Real, &line, &[], &[TensorType::new([2, 7], DType::F64)]);
+        let im = f.op(Opcode::Imag, &line, &[], &[TensorType::new([2, 7], DType::F64)]);
+        let rest = f.op(Opcode::Abs, &[difference], &[], &[TensorType::new([2, 6], DType::F64)]);
+        vec![back[0], re[0], im[0], rest[0]]
+    });
+    let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} is not {b}");
+    r[0].to_f64().iter().zip(&two).for_each(|(a, b)| near(*a, *b));
+    r[3].to_f64().iter().for_each(|d| near(*d, 0.0));
+    for j in 0..7 {
+        let angle = |k: usize| -2.0 * std::f64::consts::PI * (j * k) as f64 / n as f64;
+        near(r[1].to_f64()[j], (0..n).map(|k| x[k] * angle(k).cos()).sum());
+        near(r[2].to_f64()[j], (0..n).map(|k| x[k] * angle(k).sin()).sum());
+    }
+}
+
+#[test]
+fn quantized_arithmetic_works_on_the_numbers_behind() {
+    let ty = |scale, zero| {
+        let q = Quant {
+            storage: DType::I8,
+            expressed: DType::F32,
+            storage_min: -128,
+            storage_max: 127,
+            axis: None,
+            scales: vec![scale],
+            zero_points: vec![zero],
+        };
+        TensorType { dims: vec![2], dtype: DType::I8, quant: Some(Box::new(q)) }
+    };
+    let r = run(&[f32s(&[2], &[1.0, 2.5]), f32s(&[2], &[3.0, 100.0])], |f, p| {
+        let a = f.op(Opcode::UniformQuantize, &p[..1], &[], &[ty(0.25, 3)])[0];
+        let b = f.op(Opcode::UniformQuantize, &p[1..], &[], &[ty(0.5, -4)])[0];
+        let sum = f.op(Opcode::Add, &[a, b], &[], &[ty(1.0, 10)]);
+        f.op(Opcode::BitcastConvert, &sum, &[], &[TensorType::new([2], DType::I8)])
+    });
+    // 1 + 3 = 4, stored 14; 2.5 + 65.5 (the largest that fits) = 68, stored 78.
+    assert_eq!(r[0].to_i64(), [14, 78]);
+}

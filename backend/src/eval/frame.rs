@@ -239,7 +239,8 @@ impl<'m> Frame<'m> {
         let def = ops::lookup(site.op.opcode).ok_or_else(|| Fault::Unsupported(String::new()))?;
         let quantized = |v: &ValueId| self.func.ty(*v).tensor().is_some_and(|t| t.quant.is_some());
         if !def.quantized && site.op.operands.iter().chain(&site.op.results).any(quantized) {
-            return Err(Fault::Unsupported(" on quantized tensors".into()));
+            let tensors: Vec<&Tensor> = operands.iter().filter_map(Value::tensor).collect();
+            return Ok(vec![ops::eval_quantized(site, &def.eval, &tensors)?.into()]);
         }
         match def.eval {
             Eval::Values(f) => return f(self, site, operands),

@@ -18,6 +18,7 @@ mod convolution;
 mod dot;
 mod dynamic;
 mod elementwise;
+mod fft;
 mod gather;
 mod linalg;
 mod norm;
@@ -34,6 +35,7 @@ mod window;
 
 pub use elementwise::{BinaryFns, UnaryFns};
 pub(crate) use elementwise::{eval_binary, eval_unary};
+pub(crate) use quant::eval_quantized;
 pub(crate) use rules::types_agree;
 pub use site::{RuleError, Site};
 
@@ -154,6 +156,7 @@ pub static FAMILIES: &[Family] = &[
     Family { name: "rng", ops: rng::OPS },
     Family { name: "norm", ops: norm::OPS },
     Family { name: "linalg", ops: linalg::OPS },
+    Family { name: "fft", ops: fft::OPS },
     Family { name: "quant", ops: quant::OPS },
     Family { name: "control", ops: control::OPS },
     Family { name: "collective", ops: collective::OPS },
