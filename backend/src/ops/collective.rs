@@ -201,10 +201,10 @@ fn combine<'m>(frame: &mut Frame<'m>, site: &Site<'m>, parts: &[&Tensor]) -> Res
         }
     }
     let mut f = ScalarFn::new(frame, site, block)?;
-    let mut acc = decode(parts[0])?;
+    let mut acc = decode(parts[0]);
     let mut result = Vec::new();
     for p in &parts[1..] {
-        for (a, b) in acc.iter_mut().zip(decode(p)?) {
+        for (a, b) in acc.iter_mut().zip(decode(p)) {
             f.call(frame, &[*a, b], &mut result)?;
             *a = result.first().copied().unwrap_or(*a);
         }

@@ -147,6 +147,14 @@ pub(super) fn cbrt(x: C) -> C {
     (r * libm::cos(angle), r * libm::sin(angle))
 }
 
+pub(super) fn sinh(x: C) -> C {
+    (libm::sinh(x.0) * libm::cos(x.1), libm::cosh(x.0) * libm::sin(x.1))
+}
+
+pub(super) fn cosh(x: C) -> C {
+    (libm::cosh(x.0) * libm::cos(x.1), libm::sinh(x.0) * libm::sin(x.1))
+}
+
 pub(super) fn tan(x: C) -> C {
     // tan x = -i tanh(i x).
     let t = tanh((-x.1, x.0));

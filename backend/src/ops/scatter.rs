@@ -75,8 +75,8 @@ fn scatter<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> 
     let (n, d, block) = (inputs(site)?, dims(site)?, site.block(0)?);
     let tensors: Vec<&Tensor> = operands.iter().filter_map(Value::tensor).collect();
     let indices = Indices::new(tensors[n], d.index_vector_dim)?;
-    let mut out: Vec<Vec<Num>> = tensors[..n].iter().map(|t| decode(t)).collect::<Result<_, _>>()?;
-    let updates: Vec<Vec<Num>> = tensors[n + 1..].iter().map(|t| decode(t)).collect::<Result<_, _>>()?;
+    let mut out: Vec<Vec<Num>> = tensors[..n].iter().map(|t| decode(t)).collect();
+    let updates: Vec<Vec<Num>> = tensors[n + 1..].iter().map(|t| decode(t)).collect();
     let mut f = ScalarFn::new(frame, site, block)?;
     let sizes = tensors[0].dims();
     let (own, along) = (strides(&tensors[0].shape()), window_dims(d, sizes.len()));

@@ -38,9 +38,9 @@ pub(super) static OPS: &[OpDef] = &[
     unary!(ChloAsinh, libm::asinhf, libm::asinh),
     unary!(ChloAtan, libm::atanf, libm::atan),
     unary!(ChloAtanh, libm::atanhf, libm::atanh),
-    unary!(ChloCosh, libm::coshf, libm::cosh),
-    unary!(ChloSinh, libm::sinhf, libm::sinh),
-    unary!(ChloTan, libm::tanf, libm::tan),
+    OpDef::new(Opcode::ChloCosh, ONE, Rule::Infer(rules::elementwise_float), Eval::Unary(&COSH)),
+    OpDef::new(Opcode::ChloSinh, ONE, Rule::Infer(rules::elementwise_float), Eval::Unary(&SINH)),
+    OpDef::new(Opcode::ChloTan, ONE, Rule::Infer(rules::elementwise_float), Eval::Unary(&TAN)),
     unary!(ChloErf, libm::erff, libm::erf),
     unary!(ChloErfc, libm::erfcf, libm::erfc),
     unary!(ChloErfInv, math::erf_inv),
@@ -58,6 +58,9 @@ pub(super) static OPS: &[OpDef] = &[
     unsupported!(ChloAsinAcosKernel, ONE),
 ];
 
+static COSH: UnaryFns = UnaryFns { complex: Some(complex::cosh), ..float(libm::coshf, libm::cosh) };
+static SINH: UnaryFns = UnaryFns { complex: Some(complex::sinh), ..float(libm::sinhf, libm::sinh) };
+static TAN: UnaryFns = UnaryFns { complex: Some(complex::tan), ..float(libm::tanf, libm::tan) };
 static SQUARE: UnaryFns = UnaryFns {
     f32: Some(|x| x * x),
     f64: Some(|x| x * x),
