@@ -398,3 +398,11 @@ fn deep_calls_are_refused() {
     let r = eval_module(&module, &[x]);
     assert!(matches!(r, Err(EvalError::TooDeep { .. })), "{r:?}");
 }
+
+#[test]
+fn neighbours_of_narrow_floats_are_their_own() {
+    let t = |v: &[f32]| Tensor::from_f32(&[v.len() as i64], DType::BF16, v).unwrap();
+    let got = binary(Opcode::ChloNextAfter, &t(&[1.0, 1.0, 0.0, -1.0, 2.0]), &t(&[2.0, 0.0, -1.0, 0.0, 2.0])).to_f32();
+    // bf16 has 7 mantissa bits, and its least number is 2^-133.
+    assert_eq!(got, [1.0 + 1.0 / 128.0, 1.0 - 1.0 / 256.0, -(2f32.powi(-133)), -1.0 + 1.0 / 256.0, 2.0]);
+}

@@ -93,7 +93,7 @@ fn convolution(site: &Site<'_>, operands: &[&Tensor], options: &EvalOptions) -> 
     let c = parse(site, x.ty(), w.ty(), ty)?;
     let (a, b) = (shape::permute(x, &c.input), shape::permute(w, &c.kernel));
     let out: Vec<usize> = c.output.iter().map(|&d| ty.dims[d] as usize).collect();
-    let wide = |d: DType| matches!(d, DType::F32 | DType::F64);
+    let wide = |d: DType| matches!(d, DType::F32 | DType::F64) || !d.is_float();
     let bytes = match (Class::of(a.dtype()), Class::of(b.dtype())) {
         (Class::Complex, _) | (_, Class::Complex) => return Err(Fault::Unsupported(" of complex numbers".into())),
         (Class::Int, Class::Int) if !ty.dtype.is_float() => {
