@@ -14,6 +14,7 @@ const SEEDS: &[&str] = &[
     include_str!("filetests/text/locations.mlir"),
     include_str!("filetests/text/shardy.mlir"),
     include_str!("filetests/text/constants.mlir"),
+    include_str!("filetests/text/chlo.mlir"),
 ];
 
 /// SplitMix64.

@@ -25,6 +25,7 @@ pub(crate) mod number;
 mod opcode;
 mod print;
 mod print_attr;
+mod print_pretty;
 mod types;
 mod verify;
 

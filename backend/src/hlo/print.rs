@@ -1,14 +1,15 @@
 //! The text form of a module: one canonical spelling, which the text front end reads back to an equal module.
 //!
-//! Ops are in MLIR's generic form with attributes sorted by name, but for elementwise ops of one type, which are in their pretty
-//! form. Values are numbered in the order they appear.
+//! Common ops are in their pretty form, the others in MLIR's generic form with attributes sorted by name. Values are numbered in
+//! the order they appear.
 
 use std::fmt::{self, Write};
 
 use rustc_hash::FxHashMap;
 
 use super::print_attr::{attr_dict, name, quoted, symbol};
-use super::{Block, Func, Loc, LocId, LocTable, Module, Op, Opcode, Region, Type, ValueId};
+use super::print_pretty::{pretty, short_reduce, signature};
+use super::{Block, Func, Loc, LocId, LocTable, Module, Op, Opcode, Region, ValueId};
 
 impl fmt::Display for Module {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -31,8 +32,8 @@ struct Printer {
 }
 
 /// Names of the values of a function.
-struct Values<'a> {
-    func: &'a Func,
+pub(super) struct Values<'a> {
+    pub(super) func: &'a Func,
     names: FxHashMap<ValueId, String>,
     next: u32,
 }
@@ -46,15 +47,15 @@ impl Values<'_> {
         name
     }
 
-    fn name(&self, v: ValueId) -> &str {
+    pub(super) fn name(&self, v: ValueId) -> &str {
         self.names.get(&v).map_or("%undefined", String::as_str)
     }
 
-    fn list(&self, vs: &[ValueId]) -> String {
+    pub(super) fn list(&self, vs: &[ValueId]) -> String {
         vs.iter().map(|&v| self.name(v)).collect::<Vec<_>>().join(", ")
     }
 
-    fn types(&self, vs: &[ValueId]) -> String {
+    pub(super) fn types(&self, vs: &[ValueId]) -> String {
         vs.iter().map(|&v| self.func.ty(v).to_string()).collect::<Vec<_>>().join(", ")
     }
 }
@@ -183,9 +184,11 @@ impl Printer {
             return;
         }
         self.results(op, values);
-        if let Some(ty) = one_type(op, values.func) {
-            let opcode = op.opcode;
-            self.put(format_args!("{opcode} {operands} : {ty}"));
+        if let Some(text) = pretty(op, values).or_else(|| short_reduce(op, values, self.locations)) {
+            self.out.push_str(&text);
+            return;
+        }
+        if op.opcode == Opcode::While && self.while_op(op, values, indent) {
             return;
         }
         self.put(format_args!("\"{}\"({operands})", op.opcode));
@@ -202,11 +205,41 @@ impl Printer {
         if !op.attrs.is_empty() {
             self.put(format_args!(" {}", attr_dict(&op.attrs, Some(op.opcode))));
         }
-        let results = match op.results.as_slice() {
-            &[v] => values.func.ty(v).to_string(),
-            many => format!("({})", values.types(many)),
+        self.out.push_str(&signature(op, values));
+    }
+
+    /// A loop in its pretty form; `false` if its regions do not have one argument per operand.
+    fn while_op(&mut self, op: &Op, values: &mut Values<'_>, indent: usize) -> bool {
+        let [cond, body] = op.regions.as_slice() else { return false };
+        let fits = |r: &Region| {
+            r.block.args.len() == op.operands.len()
+                && r.block.args.iter().zip(&op.operands).all(|(&a, &o)| values.func.ty(a) == values.func.ty(o))
         };
-        self.put(format_args!(" : ({}) -> {results}", values.types(&op.operands)));
+        let same_results = op.results.len() == op.operands.len()
+            && op.results.iter().zip(&op.operands).all(|(&r, &o)| values.func.ty(r) == values.func.ty(o));
+        if op.operands.is_empty() || !fits(cond) || !fits(body) || !same_results {
+            return false;
+        }
+        self.out.push_str("stablehlo.while(");
+        for (i, (&o, (&c, &b))) in op.operands.iter().zip(cond.block.args.iter().zip(&body.block.args)).enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            let name = values.define(c);
+            self.put(format_args!("{comma}{name} = {}", values.name(o)));
+            values.names.insert(b, name);
+        }
+        self.put(format_args!(") : {}", values.types(&op.operands)));
+        if !op.attrs.is_empty() {
+            self.put(format_args!(" attributes {}", attr_dict(&op.attrs, Some(op.opcode))));
+        }
+        for (word, region) in [("cond", cond), ("do", body)] {
+            match word {
+                "cond" => self.put(format_args!("\n{:1$}cond {{\n", "", indent * 2)),
+                _ => self.out.push_str(" do {\n"),
+            }
+            self.block(&region.block, values, indent + 1, "stablehlo.return");
+            self.put(format_args!("{:1$}}}", "", indent * 2));
+        }
+        true
     }
 
     fn region(&mut self, r: &Region, values: &mut Values<'_>, indent: usize, parent: Opcode) {
@@ -224,56 +257,6 @@ impl Printer {
         self.block(&r.block, values, indent + 1, end);
         self.put(format_args!("{:1$}}}", "", indent * 2));
     }
-}
-
-/// The type of an elementwise op that is printed in its pretty form.
-fn one_type<'a>(op: &Op, func: &'a Func) -> Option<&'a Type> {
-    use Opcode::*;
-    let pretty = matches!(
-        op.opcode,
-        Abs | Add
-            | And
-            | Atan2
-            | Cbrt
-            | Ceil
-            | Clamp
-            | Convert
-            | Cosine
-            | CountLeadingZeros
-            | Divide
-            | Exponential
-            | ExponentialMinusOne
-            | Floor
-            | Log
-            | LogPlusOne
-            | Logistic
-            | Maximum
-            | Minimum
-            | Multiply
-            | Negate
-            | Not
-            | Or
-            | Popcnt
-            | Power
-            | Remainder
-            | RoundNearestAfz
-            | RoundNearestEven
-            | Rsqrt
-            | ShiftLeft
-            | ShiftRightArithmetic
-            | ShiftRightLogical
-            | Sign
-            | Sine
-            | Sqrt
-            | Subtract
-            | Tan
-            | Tanh
-            | Xor
-    );
-    let &[result] = op.results.as_slice() else { return None };
-    let ty = func.ty(result);
-    let same = op.operands.iter().all(|&v| func.ty(v) == ty);
-    (pretty && same && op.attrs.is_empty() && op.regions.is_empty()).then_some(ty)
 }
 
 impl fmt::Display for super::Attr {

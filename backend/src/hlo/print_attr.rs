@@ -55,7 +55,7 @@ pub(super) fn attr_dict(list: &AttrList, opcode: Option<Opcode>) -> String {
     format!("{{{}}}", list.iter().map(item).collect::<Vec<_>>().join(", "))
 }
 
-fn join<T: ToString>(items: &[T]) -> String {
+pub(super) fn join<T: ToString>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 

@@ -25,6 +25,7 @@ const STRUCTURES: &[&str] = &[
     "dot_algorithm",
     "gather",
     "output_operand_alias",
+    "ragged_dot",
     "replica_group_mesh_axes",
     "result_accuracy",
     "scatter",
@@ -110,6 +111,7 @@ impl<'a> Parser<'a> {
                 Ok(Attr::Groups(ReplicaGroups::MeshAxes(Box::new(mesh), axes)))
             }
             "result_accuracy" => self.result_accuracy(),
+            "ragged_dot" => self.ragged_dot(),
             _ => self.opaque_attr(name, start),
         }
     }
@@ -209,6 +211,22 @@ impl<'a> Parser<'a> {
             lhs_contract: many(&mut f, "lhs_contracting_dimensions"),
             rhs_contract: many(&mut f, "rhs_contracting_dimensions"),
         })
+    }
+
+    /// Kept as text, with the fields in their order and without the empty ones.
+    fn ragged_dot(&mut self) -> Parsed<Attr> {
+        const NAMES: &[&str] = &[
+            "lhs_batching_dimensions",
+            "rhs_batching_dimensions",
+            "lhs_contracting_dimensions",
+            "rhs_contracting_dimensions",
+            "lhs_ragged_dimensions",
+            "rhs_group_dimensions",
+        ];
+        let mut f = self.fields(NAMES)?;
+        let lists = NAMES.iter().map(|n| (n, many(&mut f, n))).filter(|(_, v)| !v.is_empty());
+        let text: Vec<String> = lists.map(|(n, v)| format!("{n} = {v:?}")).collect();
+        Ok(Attr::Opaque(format!("chlo.ragged_dot<{}>", text.join(", "))))
     }
 
     fn gather_dims(&mut self) -> Parsed<GatherDims> {

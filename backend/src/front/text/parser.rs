@@ -15,7 +15,7 @@ pub(super) struct Failed;
 pub(super) type Parsed<T> = Result<T, Failed>;
 
 /// How deep types, attributes, locations and regions may nest.
-const MAX_DEPTH: u32 = 128;
+const MAX_DEPTH: u32 = 256;
 
 /// Diagnostics after which parsing stops.
 pub(super) const MAX_DIAGS: usize = 20;
