@@ -43,7 +43,7 @@ pub(super) fn shape_rule(site: &Site<'_>, sizes: &[i64]) -> Result<Vec<Type>, Ru
     ensure(fits, || format!("no slice of sizes {sizes:?} fits into {x}"))?;
     let dropped = [d.collapsed_slice_dims.as_slice(), &d.operand_batching_dims].concat();
     for k in distinct("collapsed_slice_dims and operand_batching_dims", &dropped, x.rank())? {
-        ensure(sizes[k] <= 1, || format!("dimension {k} is dropped, its slice size should be 1"))?;
+        ensure(sizes[k] == 1, || format!("dimension {k} is dropped, its slice size should be 1"))?;
     }
     let (batch, length) = index_batch(i, d.index_vector_dim)?;
     let map = distinct(
