@@ -5,7 +5,7 @@ use std::hint::black_box;
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::op::{Instr, Op};
 use tpusim_isa::program::{Bundle, Node, Program, SReg};
-use tpusim_sim::mxu::kernel::{multiply_f32, multiply_i32};
+use tpusim_sim::mxu::kernel::multiply_f32;
 use tpusim_sim::{RunOptions, execute};
 
 fn kernels(c: &mut Criterion) {
@@ -19,12 +19,6 @@ fn kernels(c: &mut Criterion) {
         g.throughput(Throughput::Elements((2 * rows * dim * dim) as u64));
         g.bench_function(format!("kernel f32 {rows}x{dim}x{dim}"), |b| {
             b.iter(|| multiply_f32(black_box(&x), black_box(&w), dim, &mut out));
-        });
-        let x: Vec<i32> = x.iter().map(|v| *v as i32).collect();
-        let w: Vec<i32> = w.iter().map(|v| *v as i32).collect();
-        let mut out = vec![0i32; rows * dim];
-        g.bench_function(format!("kernel i32 {rows}x{dim}x{dim}"), |b| {
-            b.iter(|| multiply_i32(black_box(&x), black_box(&w), dim, &mut out));
         });
     }
     g.finish();

@@ -13,6 +13,7 @@ mod memory;
 pub mod mxu;
 mod probe;
 pub mod profile;
+mod simd;
 mod sync;
 mod vpu;
 mod xlu;

@@ -6,6 +6,7 @@ use tpusim_isa::op::{Instr, Op};
 use super::format::{narrow, table8, to_bf16, widen};
 use super::lanes;
 use super::regs::{LANES, RegFile, WORDS};
+use crate::simd::{Work, widest};
 
 macro_rules! float {
     ($r:ident, $d:expr, $a:expr, $b:expr, $op:tt) => {
@@ -13,8 +14,31 @@ macro_rules! float {
     };
 }
 
-/// Executes a vector ALU instruction. `scalar` reads scalar registers.
-pub(crate) fn execute(i: &Instr, v: &mut RegFile, m: &mut RegFile, scalar: impl Fn(i32) -> u32) {
+/// Executes a vector ALU instruction.
+pub(crate) fn execute(i: &Instr, v: &mut RegFile, m: &mut RegFile, scalars: &[u32]) {
+    widest(Alu { i, v, m, scalars });
+}
+
+struct Alu<'a> {
+    i: &'a Instr,
+    v: &'a mut RegFile,
+    m: &'a mut RegFile,
+    scalars: &'a [u32],
+}
+
+impl Work for Alu<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<const WIDE: bool>(self) {
+        let Alu { i, v, m, scalars } = self;
+        dispatch(i, v, m, scalars);
+    }
+}
+
+#[inline(always)]
+fn dispatch(i: &Instr, v: &mut RegFile, m: &mut RegFile, scalars: &[u32]) {
+    let scalar = |r: i32| scalars[r as usize];
     let [d, a, b, c, _] = i.args;
     match i.op {
         Op::VImm => v.get_mut(d).0.fill(a as u32),
@@ -64,14 +88,17 @@ pub(crate) fn execute(i: &Instr, v: &mut RegFile, m: &mut RegFile, scalar: impl 
     }
 }
 
+#[inline(always)]
 fn by_index(v: &mut RegFile, d: i32, f: impl Fn(usize) -> u32) {
     v.get_mut(d).0.iter_mut().enumerate().for_each(|(w, x)| *x = f(w));
 }
 
+#[inline(always)]
 fn below(m: &mut RegFile, d: i32, limit: i32, f: impl Fn(usize) -> usize) {
     by_index(m, d, |w| if (f(w) as i32) < limit { u32::MAX } else { 0 });
 }
 
+#[inline(always)]
 fn compare(i: &Instr, v: &RegFile, m: &mut RegFile) {
     let (d, a, b) = (i.args[0], v.get(i.args[1]), v.get(i.args[2]));
     let f = f32::from_bits;
@@ -90,6 +117,7 @@ fn compare(i: &Instr, v: &RegFile, m: &mut RegFile) {
     }
 }
 
+#[inline(always)]
 fn formats(i: &Instr, v: &mut RegFile) {
     let Some(f) = i.format() else { return };
     let [d, a, b, _, _] = i.args;
@@ -108,6 +136,7 @@ fn place(packing: usize, part: usize, sublane: usize) -> (usize, u32) {
     (row / packing, (row % packing * (32 / packing)) as u32)
 }
 
+#[inline(always)]
 fn unpack(v: &mut RegFile, d: i32, a: i32, f: Format, part: usize) {
     let packing = f.packing();
     let table = if packing == 4 { table8(f) } else { [0; 256] };
@@ -125,6 +154,7 @@ fn unpack(v: &mut RegFile, d: i32, a: i32, f: Format, part: usize) {
     }
 }
 
+#[inline(always)]
 fn pack(v: &mut RegFile, d: i32, a: i32, b: i32, f: Format, part: usize) {
     let packing = f.packing();
     let keep: u32 = if packing == 4 { 0xff } else { 0xffff };
