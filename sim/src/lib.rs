@@ -39,7 +39,7 @@ pub struct RunOptions {
     pub dma_late: bool,
     /// Most spans to record for traces.
     pub trace_spans: usize,
-    /// Host threads that may be used.
+    /// Host threads that may be used. One device uses one.
     pub threads: usize,
 }
 

@@ -84,9 +84,9 @@ mod tests {
                 multiply_f32(&x, &w, dim, &mut a);
                 let (x, w, out) = (&x[..], &w[..], &mut b[..]);
                 if dim == 128 {
-                    Product::<128> { x, w, out }.run()
+                    Product::<128> { x, w, out }.run::<false>();
                 } else {
-                    Product::<256> { x, w, out }.run()
+                    Product::<256> { x, w, out }.run::<true>();
                 }
                 for t in (0..16).step_by(5) {
                     for n in 0..dim {

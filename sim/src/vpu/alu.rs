@@ -76,7 +76,7 @@ fn dispatch(i: &Instr, v: &mut RegFile, m: &mut RegFile, scalars: &[u32]) {
         Op::VSra => v.zip(d, a, b, lanes::sra),
         Op::VPopcnt => v.map(d, a, u32::count_ones),
         Op::VClz => v.map(d, a, u32::leading_zeros),
-        Op::VSubRot => v.sublanes(d, a, |s| (s as i32 - b).rem_euclid(8) as usize),
+        Op::VSubRot => v.sublanes(d, a, |s| (s as i32 - b.rem_euclid(8)).rem_euclid(8) as usize),
         Op::VSubBcast => v.sublanes(d, a, |_| b as usize),
         Op::MAnd => m.zip(d, a, b, |x, y| x & y),
         Op::MOr => m.zip(d, a, b, |x, y| x | y),
