@@ -3,7 +3,7 @@
 use tpusim_isa::num::Format;
 use tpusim_isa::op::{Instr, Op};
 
-use super::format::{narrow, table8, to_bf16, widen};
+use super::format::{small, to_bf16, widen};
 use super::lanes;
 use super::regs::{LANES, RegFile, WORDS};
 use crate::simd::{Work, widest};
@@ -123,7 +123,11 @@ fn formats(i: &Instr, v: &mut RegFile) {
     let [d, a, b, _, _] = i.args;
     match i.op {
         Op::VRound if f == Format::Bf16 => v.map(d, a, |x| to_bf16(x) << 16),
-        Op::VRound => v.map(d, a, |x| widen(f, narrow(f, x))),
+        Op::VRound => match small(f) {
+            Some(s) => v.map(d, a, |x| s.decode(s.encode(x))),
+            // Integers have no precision to round to.
+            None => v.map(d, a, |x| x),
+        },
         Op::VUnpack => unpack(v, d, a, f, i.args[3] as usize),
         _ => pack(v, d, a, b, f, i.args[4] as usize),
     }
@@ -139,17 +143,19 @@ fn place(packing: usize, part: usize, sublane: usize) -> (usize, u32) {
 #[inline(always)]
 fn unpack(v: &mut RegFile, d: i32, a: i32, f: Format, part: usize) {
     let packing = f.packing();
-    let table = if packing == 4 { table8(f) } else { [0; 256] };
     let source = v.get(a).clone();
     let (outs, _) = v.get_mut(d).0.as_chunks_mut::<LANES>();
     let (rows, _) = source.0.as_chunks::<LANES>();
     for (s, out) in outs.iter_mut().enumerate() {
         let (from, shift) = place(packing, part, s);
         let pairs = out.iter_mut().zip(&rows[from]);
-        match (packing, f) {
+        let keep = u32::MAX >> (32 - 32 / packing as u32);
+        match (small(f), f) {
+            (Some(small), _) => pairs.for_each(|(o, x)| *o = small.decode((x >> shift) & keep)),
             (_, Format::Bf16) => pairs.for_each(|(o, x)| *o = (x >> shift) << 16),
-            (2, _) => pairs.for_each(|(o, x)| *o = widen(f, (x >> shift) & 0xffff)),
-            _ => pairs.for_each(|(o, x)| *o = table[((x >> shift) & 0xff) as usize]),
+            (_, Format::S8) => pairs.for_each(|(o, x)| *o = widen(Format::S8, x >> shift)),
+            (_, Format::S16) => pairs.for_each(|(o, x)| *o = widen(Format::S16, x >> shift)),
+            _ => pairs.for_each(|(o, x)| *o = (x >> shift) & keep),
         }
     }
 }
@@ -165,9 +171,10 @@ fn pack(v: &mut RegFile, d: i32, a: i32, b: i32, f: Format, part: usize) {
         let (to, shift) = place(packing, part, s);
         let pairs = out[to * LANES..(to + 1) * LANES].iter_mut().zip(&source.0[s * LANES..(s + 1) * LANES]);
         let insert = |o: &mut u32, bits: u32| *o = (*o & !(keep << shift)) | bits << shift;
-        match f {
-            Format::Bf16 => pairs.for_each(|(o, x)| insert(o, to_bf16(*x))),
-            _ => pairs.for_each(|(o, x)| insert(o, narrow(f, *x))),
+        match (small(f), f) {
+            (Some(small), _) => pairs.for_each(|(o, x)| insert(o, small.encode(*x))),
+            (_, Format::Bf16) => pairs.for_each(|(o, x)| insert(o, to_bf16(*x))),
+            _ => pairs.for_each(|(o, x)| insert(o, x & keep)),
         }
     }
 }
