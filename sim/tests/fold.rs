@@ -59,6 +59,8 @@ fn code() -> impl Strategy<Value = Vec<Node>> {
 fn same(a: &Profile, b: &Profile) {
     assert_eq!(a.cycles, b.cycles);
     assert_eq!(a.ops, b.ops);
+    // Every cycle either issues a bundle or is a stall with a reason.
+    assert_eq!(a.ops[0].stalls.iter().sum::<u64>() + a.ops[0].bundles, a.ops[0].end - a.ops[0].start);
     assert_eq!(a.series.window, b.series.window);
     let sum = |p: &Profile, u: usize| p.series.busy.iter().map(|w| w[u]).sum::<f64>();
     for u in 0..8 {

@@ -4,16 +4,16 @@ use std::collections::VecDeque;
 
 use tpusim_isa::num::{DTypeKind, Format};
 
-use super::kernel;
+use super::kernel::{self, Aligned};
 use crate::fault::FaultKind;
 use crate::simd::{Work, widest};
 use crate::vpu::format::{table8, widen};
 use crate::vpu::regs::{LANES, Reg, SUBLANES, WORDS};
 
 /// Weights as f32, row-major, dim x dim. Integers of 8 bits are exact in it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Weights {
-    values: Vec<f32>,
+    values: Aligned,
     /// Whether they are integers, once anything was pushed.
     integer: Option<bool>,
 }
@@ -30,8 +30,8 @@ pub(crate) struct MxuData {
     accumulators: Vec<Box<Reg>>,
     fill: u32,
     limit: usize,
-    lhs: Vec<f32>,
-    out: Vec<f32>,
+    lhs: Aligned,
+    out: Aligned,
     /// Registers to use again.
     free: Vec<Box<Reg>>,
 }
@@ -43,18 +43,18 @@ fn is_integer(f: Format) -> bool {
 impl MxuData {
     /// An array of `dim` x `dim` whose weights and accumulators start as `fill`; `limit` is how many accumulator registers it has.
     pub fn new(dim: usize, limit: usize, fill: u32) -> Self {
-        let weights = Weights { values: vec![f32::from_bits(fill); dim * dim], integer: None };
+        let weights = || Weights { values: Aligned::new(dim * dim, f32::from_bits(fill)), integer: None };
         MxuData {
             dim,
-            shadow: weights.clone(),
-            active: weights,
+            shadow: weights(),
+            active: weights(),
             pushed: vec![false; (dim / 8) * (dim / 8)],
             queue: VecDeque::new(),
             accumulators: Vec::new(),
             fill,
             limit,
-            lhs: Vec::new(),
-            out: Vec::new(),
+            lhs: Aligned::new(SUBLANES * 4 * dim, 0.0),
+            out: Aligned::new(SUBLANES * 4 * dim, 0.0),
             free: Vec::new(),
         }
     }
@@ -76,7 +76,7 @@ impl MxuData {
                 self.pushed[r / 8 * (d / 8) + c / 8] = true;
             }
         }
-        let to = &mut self.shadow.values;
+        let to = self.shadow.values.get_mut();
         if transposed {
             widest(Unpack { a, f, put: |row, lane, v| to[(col0 + lane) * d + row0 + row] = v });
         } else {
@@ -93,7 +93,7 @@ impl MxuData {
                 let at = i / n * 8 * self.dim + i % n * 8;
                 for r in 0..8 {
                     let range = at + r * self.dim..at + r * self.dim + 8;
-                    self.shadow.values[range.clone()].copy_from_slice(&self.active.values[range]);
+                    self.shadow.values.get_mut()[range.clone()].copy_from_slice(&self.active.values.get()[range]);
                 }
             }
         }
@@ -160,13 +160,12 @@ impl MxuData {
             return Err(FaultKind::WeightFamily { format: f });
         }
         let (d, rows) = (self.dim, SUBLANES * f.packing());
-        self.lhs.resize(rows * d, 0.0);
-        self.out.resize(rows * d, 0.0);
         for (h, a) in [a, b].into_iter().take(d / LANES).enumerate() {
-            let to = &mut self.lhs;
+            let to = self.lhs.get_mut();
             widest(Unpack { a, f, put: |row, lane, v| to[row * d + h * LANES + lane] = v });
         }
-        kernel::multiply_f32(&self.lhs[..rows * d], &self.active.values, d, &mut self.out[..rows * d]);
+        let n = rows * d;
+        kernel::multiply_f32(&self.lhs.get()[..n], self.active.values.get(), d, &mut self.out.get_mut()[..n]);
         Ok(())
     }
 
@@ -176,7 +175,7 @@ impl MxuData {
         let (row0, col0) = (i / halves * SUBLANES, i % halves * LANES);
         for (s, o) in r.0.chunks_exact_mut(LANES).enumerate() {
             let at = (row0 + s) * self.dim + col0;
-            let pairs = o.iter_mut().zip(&self.out[at..at + LANES]);
+            let pairs = o.iter_mut().zip(&self.out.get()[at..at + LANES]);
             if is_integer(f) {
                 // Only weights that were never pushed can be NaN.
                 pairs.for_each(|(o, x)| *o = if x.is_nan() { x.to_bits() } else { *x as i32 as u32 });

@@ -7,6 +7,33 @@
 
 use crate::simd::{Work, widest};
 
+/// Numbers in memory that starts on a cache line: vector loads that straddle two lines cost twice.
+#[derive(Debug)]
+pub struct Aligned {
+    room: Vec<f32>,
+    start: usize,
+    len: usize,
+}
+
+impl Aligned {
+    /// `len` numbers, all `fill`.
+    pub fn new(len: usize, fill: f32) -> Aligned {
+        let room = vec![fill; len + 15];
+        let start = room.as_ptr().align_offset(64).min(15);
+        Aligned { room, start, len }
+    }
+
+    /// The numbers.
+    pub fn get(&self) -> &[f32] {
+        &self.room[self.start..self.start + self.len]
+    }
+
+    /// The numbers, to be changed.
+    pub fn get_mut(&mut self) -> &mut [f32] {
+        &mut self.room[self.start..self.start + self.len]
+    }
+}
+
 /// Multiplies `rows` x `dim` by `dim` x `dim`, all row-major. `dim` is 128 or 256 (else nothing happens) and `rows` a multiple of
 /// 8; `out` has as many rows as `x`.
 pub fn multiply_f32(x: &[f32], w: &[f32], dim: usize, out: &mut [f32]) {
@@ -52,6 +79,7 @@ fn block<const MR: usize, const NR: usize>(rows: [&[f32]; MR], w: &[f32], dim: u
     let mut acc = [[0f32; NR]; MR];
     for (k, wr) in w.chunks_exact(dim).enumerate() {
         let Some(b) = wr[n..].first_chunk::<NR>() else { return acc };
+        let b = *b;
         for r in 0..MR {
             let a = rows[r][k];
             for c in 0..NR {
