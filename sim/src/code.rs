@@ -258,6 +258,10 @@ impl Decoder<'_> {
             writes.extend(t.writes.iter().map(|&(f, r)| (self.files.entry(f, r), latency)));
             touches.push(t);
         }
+        let twice = |(i, w): (usize, &(u16, u32))| writes[..i].iter().any(|v| v.0 == w.0);
+        if writes.iter().enumerate().any(twice) {
+            return Err(FaultKind::Malformed("two instructions of one bundle write the same register".to_owned()));
+        }
         reads.sort_unstable();
         reads.dedup();
         let count = |s| b.instrs.iter().filter(|i| i.op.slot() == s).count() as u8;
