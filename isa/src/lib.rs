@@ -3,12 +3,21 @@
 //! - [`num`]: element types and packed formats;
 //! - [`chip`]: a TPU generation as data, each number with its source;
 //! - [`op`]: the instruction table, with the semantics of every instruction;
-//! - [`program`]: bundles, loops, DMA descriptors, and the plan of a program's memory.
+//! - [`program`]: bundles, loops, DMA descriptors, and the plan of a program's memory;
+//! - [`asm`] and [`binary`]: a program as text and as bytes, both exact;
+//! - [`check`](mod@check): what can be said about a program without running it;
+//! - [`time`]: cycles and picoseconds.
 //!
 //! This crate has no state and knows no compiler.
 #![deny(missing_docs)]
 
+pub mod asm;
+pub mod binary;
+pub mod check;
 pub mod chip;
 pub mod num;
 pub mod op;
 pub mod program;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod time;

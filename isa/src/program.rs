@@ -3,6 +3,9 @@
 use crate::num::DType;
 use crate::op::Instr;
 
+/// Deepest nesting of loops and operations in text and binary programs: bodies inside bodies, the program's own counted as one.
+pub const MAX_DEPTH: usize = 64;
+
 /// A scalar register that loops count in and DMA addresses add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SReg(pub u8);

@@ -179,7 +179,7 @@ pub struct AttrList {
 impl AttrList {
     /// The value of `name`.
     pub fn get(&self, name: &str) -> Option<&Attr> {
-        self.items.iter().find(|(n, _)| n == name).map(|(_, a)| a)
+        self.find(name).map(|i| &self.items[i].1)
     }
 
     /// Sets `name`, replacing what was there.
@@ -193,8 +193,11 @@ impl AttrList {
 
     /// Removes `name` and returns what it was.
     pub fn remove(&mut self, name: &str) -> Option<Attr> {
-        let i = self.items.iter().position(|(n, _)| n == name)?;
-        Some(self.items.remove(i).1)
+        self.find(name).map(|i| self.items.remove(i).1)
+    }
+
+    fn find(&self, name: &str) -> Option<usize> {
+        self.items.binary_search_by(|(n, _)| n.as_str().cmp(name)).ok()
     }
 
     /// All attributes in order of their names.

@@ -15,17 +15,26 @@
 //! - `func.call` and `call` become [`Opcode::Call`] with the attribute `callee`.
 
 mod attr;
+mod build;
+mod compare;
 mod id;
 mod literal;
 mod loc;
 mod module;
+pub(crate) mod number;
 mod opcode;
+mod print;
+mod print_attr;
+mod print_pretty;
 mod types;
+mod verify;
 
 pub use attr::{Attr, AttrList, ConvDims, DotAlgorithm, DotDims, GatherDims, OutputAlias, ReplicaGroups, ScatterDims};
+pub use build::{FuncBuilder, ModuleBuilder, ReduceKind};
 pub use id::{IdVec, LocId, ValueId};
 pub use literal::Literal;
 pub use loc::{Loc, LocTable};
 pub use module::{Block, Func, Module, Op, Param, Region, ResultInfo, Value};
 pub use opcode::Opcode;
 pub use types::{DYNAMIC, FuncType, Quant, TensorType, Type};
+pub use verify::{Verified, VerifyError, verify};

@@ -55,6 +55,7 @@ opcodes! {
     Clamp, "stablehlo.clamp";
     CollectiveBroadcast, "stablehlo.collective_broadcast";
     CollectivePermute, "stablehlo.collective_permute";
+    CollectiveReduce, "stablehlo.collective_reduce";
     Compare, "stablehlo.compare";
     Complex, "stablehlo.complex";
     Composite, "stablehlo.composite";

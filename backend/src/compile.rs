@@ -1,0 +1,187 @@
+//! From a verified module to a program for one device.
+
+use tpusim_isa::chip::ChipSpec;
+use tpusim_isa::num::DType;
+use tpusim_isa::program::{DmaDesc, Node as Code, OpInfo, Program};
+
+use crate::graph::{Graph, LowerError, NodeOp, from_module};
+use crate::hlo::{Module, Verified};
+use crate::lower::emit::{EmitError, Emitter};
+use crate::tile::choose::{dot_tilings, vector_tilings};
+use crate::tile::dims::vector_kernel;
+use crate::tile::fuse::{Fusion, plan};
+use crate::tile::memory;
+use crate::tile::product::dot_kernel;
+
+/// Why a program could not be compiled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompileError {
+    /// An operation without code.
+    #[error(transparent)]
+    Unsupported(#[from] LowerError),
+    /// A fusion that fits no tiling.
+    #[error("{name} ({place}): no tiling of it fits the chip: {reason}")]
+    Kernel {
+        /// Fusion.
+        name: String,
+        /// Source position.
+        place: String,
+        /// What the smallest tiling ran out of.
+        reason: EmitError,
+    },
+    /// More HBM than the device has.
+    #[error("the program needs {} of HBM, the device has {}: {}", mib(*needed), mib(*available), largest)]
+    Hbm {
+        /// Bytes at the worst moment.
+        needed: u64,
+        /// Usable bytes of the device.
+        available: u64,
+        /// The largest arrays, for people.
+        largest: String,
+    },
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64)
+}
+
+/// Compiles `module` for one device of `chip`.
+///
+/// # Errors
+/// [`CompileError`].
+pub fn compile(module: &Verified<Module>, chip: &ChipSpec) -> Result<Program, CompileError> {
+    let g = from_module(module)?;
+    compile_graph(&g, chip)
+}
+
+/// Compiles a flat graph.
+///
+/// # Errors
+/// [`CompileError`].
+pub fn compile_graph(g: &Graph, chip: &ChipSpec) -> Result<Program, CompileError> {
+    let plan = plan(g);
+    let mem = memory::plan(g, &plan);
+    let available = *chip.hbm.usable_bytes_device;
+    if mem.peak > available {
+        return Err(CompileError::Hbm { needed: mem.peak, available, largest: largest(g, &mem) });
+    }
+    let base_of = |node: usize| mem.address[node].unwrap_or(0) as i64;
+    let mut p = Program { name: g.name.clone(), chip: chip.name.clone(), ..Program::default() };
+    let mut names = std::collections::BTreeMap::new();
+    for f in &plan.steps {
+        let (body, vmem, cores) = kernel(g, chip, f, &mut p.descs, &base_of)?;
+        p.vmem_peak_bytes = p.vmem_peak_bytes.max(vmem);
+        let op = p.ops.len() as u32;
+        p.ops.push(info(g, f, cores, &mut names));
+        p.body.push(Code::Op { op, body });
+    }
+    p.buffers = mem.buffers;
+    p.hbm_peak_bytes = mem.peak;
+    Ok(p)
+}
+
+fn largest(g: &Graph, mem: &memory::MemoryPlan) -> String {
+    let mut all: Vec<(u64, String)> = g
+        .nodes
+        .iter()
+        .zip(&mem.address)
+        .filter(|(_, a)| a.is_some())
+        .map(|(n, _)| {
+            (
+                n.bytes(),
+                format!(
+                    "{}[{}] {}",
+                    n.dtype,
+                    n.dims.iter().map(u64::to_string).collect::<Vec<_>>().join(","),
+                    n.source
+                ),
+            )
+        })
+        .collect();
+    all.sort_by(|a, b| b.cmp(a));
+    let list: Vec<String> = all.iter().take(4).map(|(b, n)| format!("{} {}", mib(*b), n.trim_end())).collect();
+    format!("the largest arrays are {}", list.join("; "))
+}
+
+type Kernel = (Vec<Code>, u64, u32);
+
+fn kernel(
+    g: &Graph,
+    chip: &ChipSpec,
+    f: &Fusion,
+    descs: &mut Vec<DmaDesc>,
+    base_of: &dyn Fn(usize) -> i64,
+) -> Result<Kernel, CompileError> {
+    let mut reason = EmitError::Vmem { needed: 0, available: *chip.vmem_bytes };
+    match &f.product {
+        Some(p) => {
+            let k = dot_kernel(g, chip, f, p);
+            for t in dot_tilings(&k, chip) {
+                match attempt(chip, descs, |e| k.emit(e, t, base_of)) {
+                    Ok((body, vmem)) => return Ok((body, vmem, t.cores)),
+                    Err(e) => reason = e,
+                }
+            }
+        }
+        None => {
+            let k = vector_kernel(f);
+            for t in vector_tilings(&k, chip) {
+                match attempt(chip, descs, |e| k.emit(e, t, base_of)) {
+                    Ok((body, vmem)) => return Ok((body, vmem, t.cores)),
+                    Err(e) => reason = e,
+                }
+            }
+        }
+    }
+    let n = g.node(f.root);
+    Err(CompileError::Kernel { name: n.name.to_owned(), place: n.location.clone(), reason })
+}
+
+fn attempt(
+    chip: &ChipSpec,
+    descs: &mut Vec<DmaDesc>,
+    emit: impl FnOnce(&mut Emitter<'_>) -> Result<(), EmitError>,
+) -> Result<(Vec<Code>, u64), EmitError> {
+    let before = descs.len();
+    let mut e = Emitter::new(chip, descs);
+    let result = emit(&mut e).and_then(|()| e.finish());
+    if result.is_err() {
+        descs.truncate(before);
+    }
+    result
+}
+
+fn info(g: &Graph, f: &Fusion, cores: u32, names: &mut std::collections::BTreeMap<String, u32>) -> OpInfo {
+    let root = g.node(f.root);
+    let maps = f.nodes.iter().filter(|n| matches!(n.kind, crate::lower::expr::Kind::Map(..))).count();
+    let kind = match &f.product {
+        Some(_) if maps <= 1 => "dot_general".to_owned(),
+        Some(_) => "dot_general_fusion".to_owned(),
+        None if maps > 1 => "fusion".to_owned(),
+        None => root.name.to_owned(),
+    };
+    let n = names.entry(kind.clone()).or_default();
+    let name = format!("{kind}.{n}");
+    *n += 1;
+    let (mut mxu_flops, mut dtype) = (0, DType::BF16);
+    if let Some(p) = &f.product {
+        let dot = g.node(p.node);
+        if let NodeOp::Dot(spec) = &dot.op {
+            let lhs = g.node(dot.args[0]);
+            let k: u64 = spec.contract[0].iter().map(|&d| lhs.dims[d]).product();
+            mxu_flops = 2 * dot.elements() * k;
+            // f32 operands at default precision run as bf16.
+            dtype = if lhs.dtype.bits() == 32 { DType::BF16 } else { lhs.dtype };
+        }
+    }
+    OpInfo {
+        name,
+        source: f.sources.join(" "),
+        location: root.location.clone(),
+        mxu_flops,
+        vector_flops: f.vector_flops,
+        dtype,
+        cores,
+        modelled_cycles: 0,
+    }
+}

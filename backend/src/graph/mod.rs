@@ -1,0 +1,144 @@
+//! The program as lowering sees it: one flat, typed dataflow graph.
+//!
+//! Calls are inlined, composites decomposed, and StableHLO's operations reduced to a few kinds: elementwise maps, reductions,
+//! matrix products, and operations that only move data. What the code generator has no code for is an error here, with the
+//! operation's name and source line.
+
+mod build;
+
+use tpusim_isa::num::DType;
+
+use crate::hlo::Literal;
+use crate::lower::math::{Combine, MapOp};
+
+pub use build::{LowerError, from_module, register_bits};
+
+/// Index of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u32);
+
+impl NodeId {
+    /// As an index.
+    pub fn ix(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Dimensions of a matrix product.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DotSpec {
+    /// Batch dimensions of the operands, pairwise.
+    pub batch: [Vec<usize>; 2],
+    /// Contracted dimensions of the operands, pairwise.
+    pub contract: [Vec<usize>; 2],
+    /// bf16 passes for f32 operands: 1 (DEFAULT), 3 (HIGH) or 6 (HIGHEST).
+    pub passes: u32,
+}
+
+impl DotSpec {
+    /// Dimensions of operand `side` that are neither batch nor contracted.
+    pub fn free(&self, side: usize, rank: usize) -> Vec<usize> {
+        (0..rank).filter(|d| !self.batch[side].contains(d) && !self.contract[side].contains(d)).collect()
+    }
+}
+
+/// What a node computes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeOp {
+    /// Parameter of the entry function.
+    Param(u32),
+    /// Constant.
+    Const(Literal),
+    /// Index along a dimension.
+    Iota(usize),
+    /// Elementwise operation on operands of the node's own shape (predicates may be scalars).
+    Map(MapOp),
+    /// Operand dimension `i` becomes dimension `map[i]`; sizes of 1 repeat.
+    Broadcast(Vec<usize>),
+    /// Same elements in row-major order, other dimensions.
+    Reshape,
+    /// Result dimension `i` is operand dimension `perm[i]`.
+    Transpose(Vec<usize>),
+    /// Every `step[i]`-th element from `start[i]`; a negative step runs backwards.
+    Slice {
+        /// First element of each dimension.
+        start: Vec<u64>,
+        /// Step of each dimension.
+        step: Vec<i64>,
+    },
+    /// Operands one after the other along a dimension.
+    Concat(usize),
+    /// First operand with the second (a scalar) around and between its elements.
+    Pad {
+        /// Elements before each dimension, not negative.
+        low: Vec<u64>,
+        /// Elements between two of each dimension.
+        interior: Vec<u64>,
+    },
+    /// Reduction over dimensions.
+    Reduce(Combine, Vec<usize>),
+    /// Matrix product.
+    Dot(DotSpec),
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// What it computes.
+    pub op: NodeOp,
+    /// Operands.
+    pub args: Vec<NodeId>,
+    /// Sizes.
+    pub dims: Vec<u64>,
+    /// Element type.
+    pub dtype: DType,
+    /// Name of the source's operation, e.g. `jit(f)/add`.
+    pub source: String,
+    /// `file:line` of the source, empty if unknown.
+    pub location: String,
+    /// StableHLO name without the dialect, e.g. `add`.
+    pub name: &'static str,
+}
+
+impl Node {
+    /// Number of elements.
+    pub fn elements(&self) -> u64 {
+        self.dims.iter().product()
+    }
+
+    /// Bytes of a dense copy.
+    pub fn bytes(&self) -> u64 {
+        self.elements() * self.dtype.bytes() as u64
+    }
+}
+
+/// A flat program. Operands come before their users.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    /// Name of the program.
+    pub name: String,
+    /// All nodes.
+    pub nodes: Vec<Node>,
+    /// Parameters in order.
+    pub params: Vec<NodeId>,
+    /// Results in order.
+    pub outputs: Vec<NodeId>,
+}
+
+impl Graph {
+    /// The node behind an id.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.ix()]
+    }
+
+    /// Users of each node.
+    pub fn users(&self) -> Vec<Vec<NodeId>> {
+        let mut users = vec![Vec::new(); self.nodes.len()];
+        for (ix, n) in self.nodes.iter().enumerate() {
+            for a in &n.args {
+                users[a.ix()].push(NodeId(ix as u32));
+            }
+        }
+        users
+    }
+}

@@ -1,0 +1,11 @@
+//! Code generation: kernels as loop nests of scheduled vector code.
+
+pub mod cells;
+pub mod dot;
+pub mod emit;
+pub mod expr;
+pub mod math;
+pub mod nest;
+pub mod schedule;
+pub mod vcode;
+pub mod vector;

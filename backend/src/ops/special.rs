@@ -1,0 +1,89 @@
+//! CHLO's elementwise mathematics. Functions that `libm` lacks are computed in double precision.
+
+use super::elementwise::{BinaryFns, UnaryFns};
+use super::{Arity, Eval, OpDef, Rule, Site, complex, math, rules};
+use crate::eval::{Fault, Tensor};
+use crate::hlo::Opcode;
+
+const ONE: Arity = Arity::Exactly(1);
+const TWO: Arity = Arity::Exactly(2);
+
+const fn float(f32: fn(f32) -> f32, f64: fn(f64) -> f64) -> UnaryFns {
+    UnaryFns { f32: Some(f32), f64: Some(f64), int: None, complex: None }
+}
+
+const fn float2(f32: fn(f32, f32) -> f32, f64: fn(f64, f64) -> f64) -> BinaryFns {
+    BinaryFns { f32: Some(f32), f64: Some(f64), int: None, complex: None }
+}
+
+macro_rules! unary {
+    ($op:ident, $f32:expr, $f64:expr) => {
+        OpDef::new(Opcode::$op, ONE, Rule::Infer(rules::elementwise_float), Eval::Unary(&const { float($f32, $f64) }))
+    };
+    ($op:ident, $f64:expr) => {
+        unary!($op, |x| $f64(f64::from(x)) as f32, $f64)
+    };
+}
+
+macro_rules! unsupported {
+    ($op:ident, $n:expr) => {
+        OpDef::new(Opcode::$op, $n, Rule::Check(rules::any), Eval::Unsupported)
+    };
+}
+
+pub(super) static OPS: &[OpDef] = &[
+    unary!(ChloAcos, libm::acosf, libm::acos),
+    unary!(ChloAcosh, libm::acoshf, libm::acosh),
+    unary!(ChloAsin, libm::asinf, libm::asin),
+    unary!(ChloAsinh, libm::asinhf, libm::asinh),
+    unary!(ChloAtan, libm::atanf, libm::atan),
+    unary!(ChloAtanh, libm::atanhf, libm::atanh),
+    unary!(ChloCosh, libm::coshf, libm::cosh),
+    unary!(ChloSinh, libm::sinhf, libm::sinh),
+    unary!(ChloTan, libm::tanf, libm::tan),
+    unary!(ChloErf, libm::erff, libm::erf),
+    unary!(ChloErfc, libm::erfcf, libm::erfc),
+    unary!(ChloErfInv, math::erf_inv),
+    unary!(ChloLgamma, libm::lgamma),
+    unary!(ChloDigamma, math::digamma),
+    unary!(ChloBesselI1e, math::bessel_i1e),
+    OpDef::new(Opcode::ChloSquare, ONE, Rule::Infer(rules::elementwise), Eval::Unary(&SQUARE)),
+    OpDef::new(Opcode::ChloConj, ONE, Rule::Infer(rules::elementwise), Eval::Unary(&complex::CONJ)),
+    OpDef::new(Opcode::ChloNextAfter, TWO, Rule::Infer(rules::elementwise_float), Eval::Binary(&NEXT_AFTER)),
+    OpDef::new(Opcode::ChloZeta, TWO, Rule::Infer(rules::elementwise_float), Eval::Binary(&ZETA)),
+    OpDef::new(Opcode::ChloPolygamma, TWO, Rule::Infer(rules::elementwise_float), Eval::Binary(&POLYGAMMA)),
+    OpDef::new(Opcode::ChloIsInf, ONE, Rule::Infer(rules::float_test), Eval::Tensor(is_inf)),
+    OpDef::new(Opcode::ChloIsNegInf, ONE, Rule::Infer(rules::float_test), Eval::Tensor(is_inf)),
+    OpDef::new(Opcode::ChloIsPosInf, ONE, Rule::Infer(rules::float_test), Eval::Tensor(is_inf)),
+    unsupported!(ChloAsinAcosKernel, ONE),
+];
+
+static SQUARE: UnaryFns = UnaryFns {
+    f32: Some(|x| x * x),
+    f64: Some(|x| x * x),
+    int: Some(|_, x| x.wrapping_mul(x)),
+    complex: Some(|x| complex::mul(x, x)),
+};
+// A narrow float's neighbour is not that of its f32 form; only types with their own arithmetic have an answer here.
+pub(super) static NEXT_AFTER: BinaryFns = float2(math::next_after32, math::next_after64);
+pub(super) static ZETA: BinaryFns = float2(|s, q| math::zeta(s.into(), q.into()) as f32, math::zeta);
+pub(super) static POLYGAMMA: BinaryFns = float2(|n, x| math::polygamma(n.into(), x.into()) as f32, math::polygamma);
+
+/// The elementwise form of a CHLO op that frameworks wrap in a `composite`, by the composite's name.
+pub(super) fn native_composite(name: &str) -> Option<&'static UnaryFns> {
+    let def = OPS.iter().find(|d| d.opcode.name() == name)?;
+    match def.eval {
+        Eval::Unary(f) => Some(f),
+        _ => None,
+    }
+}
+
+fn is_inf(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault> {
+    let test: fn(f64) -> bool = match site.op.opcode {
+        Opcode::ChloIsNegInf => |x| x == f64::NEG_INFINITY,
+        Opcode::ChloIsPosInf => |x| x == f64::INFINITY,
+        _ => f64::is_infinite,
+    };
+    let bytes = operands[0].to_f64().into_iter().map(|x| u8::from(test(x))).collect();
+    Ok(Tensor::make(site.result(0)?.clone(), bytes))
+}

@@ -1,0 +1,16 @@
+//! From the graph to kernels: what is fused with what, over which canonical dimensions, in blocks of which size, and where in
+//! HBM everything lives.
+//!
+//! - [`view`]: data movement as strides;
+//! - [`fuse`]: which nodes become one kernel;
+//! - [`dims`]: canonical dimensions of a vector kernel: dropping, merging, splitting, ordering;
+//! - [`product`]: the same for matrix products;
+//! - [`choose`]: block sizes by estimated cost;
+//! - [`memory`]: HBM addresses by liveness.
+
+pub mod choose;
+pub mod dims;
+pub mod fuse;
+pub mod memory;
+pub mod product;
+pub mod view;

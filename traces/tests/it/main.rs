@@ -1,0 +1,7 @@
+//! Reports, traces, figures and tables of one made-up run.
+
+mod figures;
+mod perfetto;
+mod report;
+mod sample;
+mod tables;
