@@ -176,10 +176,15 @@ fn products_take_passes_times_interval() {
         let r = time(&program(&chip, body), &chip, &RunOptions::default()).unwrap();
         let interval = u64::from(16 / *chip.mxu.rows_per_cycle_16bit);
         let streamed = u64::from(passes - 1) * interval;
-        let last = streamed + u64::from(*chip.mxu.latency) + interval / 2;
-        // Pops are one a cycle: they end when the last result is there (with its other half one cycle later) or when all fit.
-        let half = u64::from(*chip.mxu.dim / 128 - 1);
-        assert_eq!(r.cycles, last + half + 1, "{name}");
+        let count = u64::from(passes * results);
+        let halves = u64::from(*chip.mxu.dim / 128);
+        // Pops start behind the last product, one a cycle, each not before its own result.
+        let ready = (0..count).map(|k| {
+            let (pass, group) = (k / u64::from(results), k % u64::from(results) / halves);
+            pass * interval + u64::from(*chip.mxu.latency) + group * interval / 2 + (count - k)
+        });
+        let want = ready.max().unwrap().max(streamed + 1 + count);
+        assert_eq!(r.cycles, want, "{name}");
         assert_eq!(r.ops[0].busy[Unit::Mxu as usize], u64::from(passes) * interval);
     }
 }

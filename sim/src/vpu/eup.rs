@@ -1,5 +1,6 @@
-//! Transcendentals of the EUP.
+//! Transcendentals of the EUP, on whole registers.
 
+use tpusim_isa::num::eup;
 use tpusim_isa::op::Op;
 
 use super::regs::Reg;
@@ -9,11 +10,11 @@ use crate::simd::{Work, widest};
 #[inline(always)]
 fn element(op: Op, x: f32) -> f32 {
     match op {
-        Op::EPow2 => x.exp2(),
-        Op::ELog2 => x.log2(),
-        Op::ERcp => 1.0 / x,
-        Op::ERsqrt => 1.0 / x.sqrt(),
-        Op::ETanh => x.tanh(),
+        Op::EPow2 => eup::pow2(x),
+        Op::ELog2 => eup::log2(x),
+        Op::ERcp => eup::rcp(x),
+        Op::ERsqrt => eup::rsqrt(x),
+        Op::ETanh => eup::tanh(x),
         _ => x,
     }
 }

@@ -117,6 +117,7 @@ pub(crate) fn table8(f: Format) -> [u32; 256] {
 mod tests {
     use super::*;
     use half::{bf16, f16};
+    use tpusim_isa::num::FloatFormat;
 
     fn narrow(f: Format, word: u32) -> u32 {
         small(f).unwrap().encode(word)
@@ -143,6 +144,27 @@ mod tests {
                 assert_eq!(narrow(f, middle.to_bits()), even, "{f:?} {w:?}");
                 assert_eq!(narrow(f, middle.to_bits() - 1), w[0].1, "{f:?} {w:?}");
                 assert_eq!(narrow(f, middle.to_bits() + 1), w[1].1, "{f:?} {w:?}");
+            }
+        }
+    }
+
+    // Oracle: the formats as the instruction set's crate defines them, by way of doubles.
+    #[test]
+    fn agrees_with_the_definition() {
+        for &f in Format::ALL.iter().filter(|f| small(**f).is_some() && f.packing() == 4) {
+            let definition = FloatFormat::of(f.dtype()).unwrap();
+            for c in 0..256u32 {
+                let (got, want) = (f32::from_bits(widen(f, c)), definition.decode(c as u16) as f32);
+                assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{f:?} {c:#x}");
+            }
+            for i in 0..300_000u32 {
+                let w = i.wrapping_mul(2_654_435_761).rotate_left(7) ^ (i << 13);
+                let x = f32::from_bits(w);
+                let (got, want) = (narrow(f, w), u32::from(definition.encode(f64::from(x))));
+                assert!(
+                    got == want || x.is_nan() && f32::from_bits(widen(f, got)).is_nan(),
+                    "{f:?} {x} {got:#x} {want:#x}"
+                );
             }
         }
     }
