@@ -135,9 +135,11 @@ struct QueueState {
     /// Pushes not yet matched with pops: (instruction, results left, position of the next result, transpose).
     pending: std::collections::VecDeque<(usize, u32, u32)>,
     transposes: Vec<usize>,
+    /// Results from blocks before, which are popped first.
+    carried: u32,
 }
 
-fn build(code: &[CodeInstr], chip: &ChipSpec) -> Graph {
+fn build(code: &[CodeInstr], chip: &ChipSpec, queued: &Queued) -> Graph {
     let mut g =
         Graph { nodes: code.iter().map(|_| Node { succs: Vec::new(), preds: 0, height: 0, ready: 0 }).collect() };
     // Registers: kind (0 vector, 1 mask, 2 scalar) and number to its last writer and the readers since.
@@ -191,7 +193,11 @@ fn build(code: &[CodeInstr], chip: &ChipSpec) -> Graph {
             sync_last = Some(n);
         }
         if let Some((kind, unit, is_pop)) = queue_of(i) {
-            queue_edges(&mut g, code, chip, queues.entry((kind, unit)).or_default(), n, is_pop);
+            let q = queues.entry((kind, unit)).or_insert_with(|| QueueState {
+                carried: queued.0.get(&(kind, unit)).copied().unwrap_or(0),
+                ..QueueState::default()
+            });
+            queue_edges(&mut g, code, chip, q, n, is_pop);
         }
     }
     g
@@ -240,7 +246,9 @@ fn queue_edges(g: &mut Graph, code: &[CodeInstr], chip: &ChipSpec, q: &mut Queue
             g.edge(p, n, 1);
         }
         q.last_pop = Some(n);
-        if let Some((push, left, index)) = q.pending.front_mut() {
+        if q.carried > 0 {
+            q.carried -= 1;
+        } else if let Some((push, left, index)) = q.pending.front_mut() {
             let p = &code[*push].instr;
             let delay = match p.op.timing() {
                 Timing::XluTranspose => *chip.latency.xlu_transpose + *index * *chip.latency.xlu_interval,
@@ -307,6 +315,32 @@ fn capacity_edges(g: &mut Graph, code: &[CodeInstr], chip: &ChipSpec, queued: &Q
     }
 }
 
+/// When results that wait in the MXUs' queues from blocks before can be popped: their pushes are taken to have been issued at the
+/// array's pace, the last one just before this block.
+fn carried_results(g: &mut Graph, code: &[CodeInstr], chip: &ChipSpec, queued: &Queued) {
+    let mut popped: FxHashMap<i32, u32> = FxHashMap::default();
+    let Some(format) = code.iter().find(|c| c.instr.op.timing() == Timing::MxuMul).and_then(|c| c.instr.format()) else {
+        return;
+    };
+    let per_push = format.packing() as u32 * (*chip.mxu.dim / 128).max(1);
+    let interval = i64::from(chip.mxu_interval(format));
+    for (n, ci) in code.iter().enumerate() {
+        if ci.instr.op.timing() != Timing::MxuPop {
+            continue;
+        }
+        let unit = ci.instr.args[0];
+        let waiting = queued.0.get(&(2, unit)).copied().unwrap_or(0);
+        let index = popped.entry(unit).or_default();
+        if *index < waiting {
+            let pushes = i64::from(waiting.div_ceil(per_push));
+            let push = i64::from(*index / per_push);
+            let ready = (push - pushes) * interval + i64::from(*chip.mxu.latency);
+            g.nodes[n].ready = ready.max(0) as u64;
+        }
+        *index += 1;
+    }
+}
+
 fn heights(g: &mut Graph) {
     for n in (0..g.nodes.len()).rev() {
         let h = g.nodes[n].succs.iter().map(|&(s, l)| g.nodes[s as usize].height + u64::from(l)).max();
@@ -333,8 +367,9 @@ impl Regs {
 pub(super) fn schedule(code: &[CodeInstr], chip: &ChipSpec, regs: RegFile, queued: &Queued) -> Result<Vec<Bundle>, RegisterPressure> {
     let live = live_code(code);
     let code = &live[..];
-    let mut g = build(code, chip);
+    let mut g = build(code, chip, queued);
     capacity_edges(&mut g, code, chip, queued);
+    carried_results(&mut g, code, chip, queued);
     heights(&mut g);
     let mut files = [Regs::new(regs.vregs), Regs::new(regs.masks)];
     for ci in code {
@@ -374,7 +409,11 @@ pub(super) fn schedule(code: &[CodeInstr], chip: &ChipSpec, regs: RegFile, queue
         }
         while let Some(&i) = beyond.first().filter(|&&i| i < oldest + WINDOW) {
             beyond.remove(&i);
-            ready.insert((Reverse(g.nodes[i].height), i));
+            if g.nodes[i].ready > cycle {
+                waiting.push(Reverse((g.nodes[i].ready, i)));
+            } else {
+                ready.insert((Reverse(g.nodes[i].height), i));
+            }
         }
         let mut bundle: Vec<Instr> = Vec::new();
         let mut used = [0u32; Slot::ALL.len()];
