@@ -319,7 +319,8 @@ fn capacity_edges(g: &mut Graph, code: &[CodeInstr], chip: &ChipSpec, queued: &Q
 /// array's pace, the last one just before this block.
 fn carried_results(g: &mut Graph, code: &[CodeInstr], chip: &ChipSpec, queued: &Queued) {
     let mut popped: FxHashMap<i32, u32> = FxHashMap::default();
-    let Some(format) = code.iter().find(|c| c.instr.op.timing() == Timing::MxuMul).and_then(|c| c.instr.format()) else {
+    let Some(format) = code.iter().find(|c| c.instr.op.timing() == Timing::MxuMul).and_then(|c| c.instr.format())
+    else {
         return;
     };
     let per_push = format.packing() as u32 * (*chip.mxu.dim / 128).max(1);
@@ -364,7 +365,12 @@ impl Regs {
 ///
 /// # Errors
 /// [`RegisterPressure`] if even the source order needs more registers than `regs` has.
-pub(super) fn schedule(code: &[CodeInstr], chip: &ChipSpec, regs: RegFile, queued: &Queued) -> Result<Vec<Bundle>, RegisterPressure> {
+pub(super) fn schedule(
+    code: &[CodeInstr],
+    chip: &ChipSpec,
+    regs: RegFile,
+    queued: &Queued,
+) -> Result<Vec<Bundle>, RegisterPressure> {
     let live = live_code(code);
     let code = &live[..];
     let mut g = build(code, chip, queued);

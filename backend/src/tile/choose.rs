@@ -9,9 +9,6 @@ use crate::lower::vector::{Tiling, VectorKernel};
 /// Share of VMEM that blocks may take; the rest is for accumulators, scratch and rounding.
 const VMEM_SHARE: f64 = 0.85;
 
-/// Bytes per block step above which larger blocks gain nothing: the DMA's start-up is hidden.
-const FULL_STEP: u64 = 1 << 20;
-
 /// Tilings to try for a vector kernel, best first: smaller unrolling where registers run short, smaller blocks where VMEM does.
 pub fn vector_tilings(k: &VectorKernel, chip: &ChipSpec) -> Vec<Tiling> {
     let n = k.dims.len();
@@ -21,8 +18,7 @@ pub fn vector_tilings(k: &VectorKernel, chip: &ChipSpec) -> Vec<Tiling> {
     let bytes = k.bytes_per_element().max(1);
     let total: u64 = k.dims.iter().product::<u64>().saturating_mul(bytes);
     let cores_want = *chip.tensorcores_per_device;
-    // Enough steps to overlap transfers with each other, blocks large enough to hide their start-up.
-    let step = (total / (12 * u64::from(cores_want))).clamp(64 << 10, FULL_STEP);
+    let step = best_step(k, chip, total / u64::from(cores_want));
     let scratch = scratch_factor(k);
     let vmem = (*chip.vmem_bytes as f64 * VMEM_SHARE) as u64;
     let step = step.min(vmem / (2 + scratch));
@@ -68,6 +64,29 @@ pub fn vector_tilings(k: &VectorKernel, chip: &ChipSpec) -> Vec<Tiling> {
     }
     out.dedup();
     out
+}
+
+/// Bytes per step at which transfers overlap best: few steps leave the first load and the last store exposed, many pay the DMA latency
+/// each, because a step's loads are requested one step ahead.
+fn best_step(k: &VectorKernel, chip: &ChipSpec, total: u64) -> u64 {
+    let rate = chip.hbm_rate_per_core(*chip.tensorcores_per_device).to_num::<f64>();
+    let latency = *chip.hbm.latency_s * *chip.clock_hz as f64 + 60.0;
+    let loads =
+        k.nodes.iter().filter(|n| matches!(n.kind, Kind::Load(_))).map(|n| n.dtype.bytes()).sum::<usize>() as f64;
+    let share = loads / k.bytes_per_element() as f64;
+    let (read, write) = (rate * *chip.hbm.read_efficiency, rate * *chip.hbm.write_efficiency);
+    let time = |n: u64| {
+        let b = total as f64 / n as f64;
+        let (load, store) = (b * share / read, b * (1.0 - share) / write);
+        let step = (load + store).max(if n > 1 { latency + load } else { 0.0 });
+        latency + load + step * n as f64 + store + latency
+    };
+    let counts = [
+        1u64, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192,
+        16384,
+    ];
+    let best = counts.into_iter().min_by(|&a, &b| time(a).total_cmp(&time(b))).unwrap_or(1);
+    (total / best).max(32 << 10)
 }
 
 fn halvings(x: u32) -> Vec<u32> {
