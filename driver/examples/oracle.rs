@@ -19,6 +19,7 @@ fn main() {
             Ok((p, x)) => {
                 let i = |u: tpusim_sim::profile::Unit| x.ops.iter().map(|o| o.busy[u as usize]).sum::<u64>() as f64 / x.cycles as f64 / x.instances[u as usize] as f64;
                 use tpusim_sim::profile::Unit::*;
+                if std::env::var("STALLS").is_ok() { for o in &x.ops { println!("   {} bundles {} stalls {:?} of {}", p.ops[o.op as usize].name, o.bundles, tpusim_sim::profile::Stall::ALL.iter().zip(o.stalls).map(|(a, b)| format!("{} {}", a.name(), b)).collect::<Vec<_>>(), o.end - o.start); } }
                 println!("{} {} {} ops={} mxu={:.2} hbm={:.2} compile={:?} sim={:?}", w[0].rsplit('/').next().unwrap(), w[1], x.cycles, p.ops.len(), i(Mxu), i(Hbm), t1, t0.elapsed() - t1)
             }
             Err(e) => println!("{} {} error {}", w[0].rsplit('/').next().unwrap(), w[1], e.chars().take(200).collect::<String>()),

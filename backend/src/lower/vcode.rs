@@ -49,7 +49,7 @@ impl Place {
 }
 
 /// One instruction of a block and the VMEM object it touches, if any.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct CodeInstr {
     pub instr: Instr,
     pub object: Option<Object>,
