@@ -118,8 +118,11 @@ fn kernel(
             let k = dot_kernel(g, chip, f, p);
             for t in dot_tilings(&k, chip) {
                 match attempt(chip, descs, |e| k.emit(e, t, base_of)) {
-                    Ok((body, vmem)) => return Ok((body, vmem, t.cores)),
-                    Err(e) => reason = e,
+                    Ok((body, vmem)) => {
+                        if std::env::var("TILE").is_ok() { eprintln!("{:?} k {} {:?} {t:?}", k.dims, k.k, k.format); }
+                        return Ok((body, vmem, t.cores));
+                    }
+                    Err(e) => { if std::env::var("TILE").is_ok() { eprintln!("failed {t:?} {e}"); } reason = e},
                 }
             }
         }

@@ -1,6 +1,8 @@
 //! Programs as JAX emits them, through the text front end, the verifier and the evaluator. Oracle: JAX's own outputs on a CPU,
 //! within each fixture's tolerance (largest difference relative to the output's largest magnitude).
 
+#![expect(clippy::print_stderr, reason = "a test that skips says so")]
+
 use std::path::{Path, PathBuf};
 
 use tpusim_backend::eval::{Tensor, eval_module};
@@ -116,5 +118,6 @@ fixtures! {
     attention_causal auto_spmd_fsdp_block auto_spmd_mlp batched_dot cond_switch conv2d conv_depthwise_dilated
     decode_step_kv_cache elementwise_zoo gather_scatter integer_zoo layernorm matmul_bf16 matmul_f32_ragged matmul_fp8
     matmul_int8 maxpool_grad mlp moe_dense_dispatch moe_ragged_dot quantized_linear qwen3_block qwen3_tiny_train_step
-    reduce_zoo resnet_block scan shape_zoo softmax sort_topk threefry while_loop
+    reduce_zoo resnet_block scan shape_zoo softmax sort_topk spmd_all_gather spmd_all_reduce spmd_all_to_all
+    spmd_ppermute spmd_reduce_scatter spmd_tp_mlp threefry while_loop
 }

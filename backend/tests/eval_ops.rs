@@ -382,3 +382,27 @@ fn reduce_precision_has_no_subnormals() {
     // The example of the specification.
     assert_eq!(r[0].to_f64(), [f64::INFINITY, 0.0, 0.0, 65504.0, f64::INFINITY]);
 }
+
+#[test]
+fn deep_calls_are_refused() {
+    let mut m = ModuleBuilder::new("deep");
+    let ty = TensorType::new([], DType::F32);
+    for i in 0..2000 {
+        let mut f = m.func(if i == 1999 { "main".to_owned() } else { format!("f{i}") });
+        let x = f.param("x", ty.clone());
+        let y = if i == 0 { vec![x] } else { f.call(&format!("f{}", i - 1), &[x]) };
+        f.ret(&y);
+    }
+    let module = m.finish().unwrap();
+    let x = Tensor::from_f32(&[], DType::F32, &[1.0]).unwrap();
+    let r = eval_module(&module, &[x]);
+    assert!(matches!(r, Err(EvalError::TooDeep { .. })), "{r:?}");
+}
+
+#[test]
+fn neighbours_of_narrow_floats_are_their_own() {
+    let t = |v: &[f32]| Tensor::from_f32(&[v.len() as i64], DType::BF16, v).unwrap();
+    let got = binary(Opcode::ChloNextAfter, &t(&[1.0, 1.0, 0.0, -1.0, 2.0]), &t(&[2.0, 0.0, -1.0, 0.0, 2.0])).to_f32();
+    // bf16 has 7 mantissa bits, and its least number is 2^-133.
+    assert_eq!(got, [1.0 + 1.0 / 128.0, 1.0 - 1.0 / 256.0, -(2f32.powi(-133)), -1.0 + 1.0 / 256.0, 2.0]);
+}

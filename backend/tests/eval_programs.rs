@@ -1,6 +1,8 @@
 //! Programs of TorchTPU and of Google's TPU compiler's corpus. Oracle: they come from real frameworks, so the verifier must accept
 //! them, and the evaluator must give results of the declared types or name what it lacks.
 
+#![expect(clippy::print_stderr, reason = "a test that skips says so")]
+
 use std::path::{Path, PathBuf};
 
 use tpusim_backend::eval::{EvalError, EvalOptions, Tensor, eval_module_with};

@@ -85,6 +85,17 @@ fn specials_encode_as_ml_dtypes() {
 }
 
 #[test]
+fn nan_payloads_are_dropped() {
+    // Both ways of encoding agree, whatever the payload.
+    for dtype in [DType::BF16, DType::F16, DType::F8E5M2] {
+        for bits in [0x7f800001, 0x7fa12345, 0xffffffff] {
+            let x = f32::from_bits(bits);
+            assert_eq!(encode_f32(dtype, &[x]), from_f64(dtype, f64::from(x))[..dtype.bytes()], "{dtype} {bits:#x}");
+        }
+    }
+}
+
+#[test]
 fn f64_rounds_once() {
     // 1 + 2^-8 is a tie of bf16; the 2^-40 above it must still round up, which a detour through f32 would lose.
     let x = 1.0 + 2f64.powi(-8) + 2f64.powi(-40);

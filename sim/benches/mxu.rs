@@ -5,7 +5,7 @@ use std::hint::black_box;
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::op::{Instr, Op};
 use tpusim_isa::program::{Bundle, Node, Program, SReg};
-use tpusim_sim::mxu::kernel::{multiply_f32, multiply_i32};
+use tpusim_sim::mxu::kernel::{Aligned, multiply_f32};
 use tpusim_sim::{RunOptions, execute};
 
 fn kernels(c: &mut Criterion) {
@@ -13,18 +13,12 @@ fn kernels(c: &mut Criterion) {
     for dim in [128usize, 256] {
         let rows = 16;
         let x: Vec<f32> = (0..rows * dim).map(|i| (i % 251) as f32).collect();
-        let w: Vec<f32> = (0..dim * dim).map(|i| (i % 241) as f32).collect();
+        let w = Aligned::new(dim * dim, 1.5);
         let mut out = vec![0f32; rows * dim];
         // Elements per second are FLOP/s.
         g.throughput(Throughput::Elements((2 * rows * dim * dim) as u64));
         g.bench_function(format!("kernel f32 {rows}x{dim}x{dim}"), |b| {
-            b.iter(|| multiply_f32(black_box(&x), black_box(&w), dim, &mut out));
-        });
-        let x: Vec<i32> = x.iter().map(|v| *v as i32).collect();
-        let w: Vec<i32> = w.iter().map(|v| *v as i32).collect();
-        let mut out = vec![0i32; rows * dim];
-        g.bench_function(format!("kernel i32 {rows}x{dim}x{dim}"), |b| {
-            b.iter(|| multiply_i32(black_box(&x), black_box(&w), dim, &mut out));
+            b.iter(|| multiply_f32(black_box(&x), black_box(w.get()), dim, &mut out));
         });
     }
     g.finish();

@@ -1,12 +1,16 @@
 //! A program as the engine runs it: checked against the chip once, with the registers, units and slots of each bundle listed, and
 //! the instructions of a bundle put in an order in which none reads what an earlier one wrote.
 
+mod order;
+
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::Format;
 use tpusim_isa::op::{Field, Instr, Op, Slot, Timing};
 use tpusim_isa::program::{self, Program};
 
 use crate::fault::{Fault, FaultKind};
+pub(crate) use order::TEMPS;
+use order::order;
 
 /// Deepest nesting of loops.
 const MAX_DEPTH: usize = 64;
@@ -174,6 +178,9 @@ impl Decoder<'_> {
             if !matches!(d.elem_bytes, 1 | 2 | 4) {
                 return Err(FaultKind::Malformed(format!("descriptor {i}: elements of {} bytes", d.elem_bytes)));
             }
+            if d.lane_tiles == 0 {
+                return Err(FaultKind::Malformed(format!("descriptor {i}: no tiles in a row")));
+            }
             if d.outer.len() > 16 {
                 return Err(FaultKind::Malformed(format!("descriptor {i}: {} outer dimensions", d.outer.len())));
             }
@@ -250,6 +257,10 @@ impl Decoder<'_> {
             let latency = self.chip.latency(i.op.timing());
             writes.extend(t.writes.iter().map(|&(f, r)| (self.files.entry(f, r), latency)));
             touches.push(t);
+        }
+        let twice = |(i, w): (usize, &(u16, u32))| writes[..i].iter().any(|v| v.0 == w.0);
+        if writes.iter().enumerate().any(twice) {
+            return Err(FaultKind::Malformed("two instructions of one bundle write the same register".to_owned()));
         }
         reads.sort_unstable();
         reads.dedup();
@@ -440,94 +451,5 @@ fn slot_name(s: Slot) -> &'static str {
         Slot::Extended => "push",
         Slot::Pop => "pop",
         Slot::Dma => "DMA",
-    }
-}
-
-type Ordered = (Vec<(File, u8, u8)>, Vec<Instr>);
-
-/// Orders instructions so that readers come before writers; where that is a cycle (a swap), the old value is copied aside first.
-fn order(instrs: &[Instr], touches: &[Touch], files: Files) -> Result<Ordered, FaultKind> {
-    let n = instrs.len();
-    let mut instrs = instrs.to_vec();
-    let mut reads: Vec<Vec<(File, i32)>> = touches.iter().map(|t| t.reads.clone()).collect();
-    let mut copies = Vec::new();
-    let mut left: Vec<usize> = (0..n).collect();
-    left.sort_by_key(|&i| match instrs[i].op {
-        Op::DmaWait => 0,
-        Op::Dma => 2,
-        _ => 1,
-    });
-    let mut out = Vec::with_capacity(n);
-    while !left.is_empty() {
-        let blocked = |i: usize, left: &[usize], reads: &[Vec<(File, i32)>]| {
-            left.iter().any(|&j| {
-                j != i
-                    && (reads[j].iter().any(|r| touches[i].writes.contains(r))
-                        || memory_before(instrs[j].op, instrs[i].op)
-                        || (j < i && on_mxu(instrs[j].op) && on_mxu(instrs[i].op)))
-            })
-        };
-        let at = match left.iter().position(|&i| !blocked(i, &left, &reads)) {
-            Some(at) => at,
-            None => {
-                // Free the first instruction that has a register to be freed of.
-                let Some(&i) = left.iter().find(|&&i| !touches[i].writes.is_empty()) else {
-                    return Err(FaultKind::Malformed("bundle cannot be ordered".to_owned()));
-                };
-                for &w in &touches[i].writes {
-                    let temp = set_aside(w, &mut copies, files)?;
-                    for &j in left.iter().filter(|&&j| j != i) {
-                        redirect(&mut instrs[j], w, temp);
-                        reads[j].retain(|r| *r != w);
-                    }
-                }
-                continue;
-            }
-        };
-        out.push(instrs[left.remove(at)]);
-    }
-    Ok((copies, out))
-}
-
-/// Whether `a` must be before `b` because of memory: loads see what was there before the bundle's stores, pops of accumulators
-/// what was there before its `vmatmul`s.
-fn memory_before(a: Op, b: Op) -> bool {
-    matches!((a, b), (Op::VLd, Op::VSt | Op::VStM) | (Op::SLd, Op::SSt) | (Op::MxPopAcc, Op::MxIni | Op::MxAcc))
-}
-
-/// MXU instructions that act in the order the bundle lists them.
-fn on_mxu(op: Op) -> bool {
-    matches!(op.timing(), Timing::MxuPush | Timing::MxuLatch | Timing::MxuMul | Timing::MxuAcc)
-}
-
-fn set_aside((file, r): (File, i32), copies: &mut Vec<(File, u8, u8)>, files: Files) -> Result<u8, FaultKind> {
-    let base = match file {
-        File::Vector => files.vector,
-        File::Mask => files.mask,
-        File::Scalar => files.scalar,
-    };
-    let used = copies.iter().filter(|c| c.0 == file).count();
-    if used >= TEMPS {
-        return Err(FaultKind::Malformed("too many register swaps in one bundle".to_owned()));
-    }
-    let temp = (base + used) as u8;
-    copies.push((file, r as u8, temp));
-    Ok(temp)
-}
-
-/// Registers kept behind each file for swaps within a bundle.
-pub(crate) const TEMPS: usize = 16;
-
-fn redirect(i: &mut Instr, from: (File, i32), to: u8) {
-    for (k, field) in i.op.fields().iter().enumerate() {
-        let file = match field {
-            Field::Vs => File::Vector,
-            Field::Ms => File::Mask,
-            Field::Ss => File::Scalar,
-            _ => continue,
-        };
-        if (file, i.args[k]) == from {
-            i.args[k] = i32::from(to);
-        }
     }
 }

@@ -205,8 +205,7 @@ impl Core {
             }
             Timing::ScalarLoad | Timing::ScalarStore => self.smem_op(i, smem_words),
             Timing::ValuInt | Timing::ValuFloat => {
-                let scalar = &self.scalar;
-                alu::execute(i, &mut self.vector, &mut self.mask, |r| scalar[r as usize]);
+                alu::execute(i, &mut self.vector, &mut self.mask, &self.scalar);
                 Ok(())
             }
             Timing::VLoad => {
@@ -236,12 +235,12 @@ impl Core {
             Timing::Eup => {
                 let mut r = self.free.pop().unwrap_or_default();
                 let x = self.vector.get(i.args[0]);
-                r.0.iter_mut().zip(&x.0).for_each(|(o, x)| *o = eup::element(i.op, f32::from_bits(*x)).to_bits());
+                eup::execute(i.op, x, &mut r);
                 self.eup.push_back(r);
             }
             Timing::EupPop => {
-                let r = self.eup.pop_front().ok_or(FaultKind::EmptyQueue { unit: "EUP result" })?;
-                self.vector.set(i.args[0], &r);
+                let mut r = self.eup.pop_front().ok_or(FaultKind::EmptyQueue { unit: "EUP result" })?;
+                std::mem::swap(&mut r, self.vector.slot(i.args[0]));
                 self.free.push(r);
             }
             Timing::XluRotate | Timing::XluReduce | Timing::XluTranspose => {
@@ -252,7 +251,7 @@ impl Core {
                 self.vector.set(a, &r);
             }
             Timing::MxuLatch => self.mxus[unit as usize].latch(),
-            Timing::MxuPop => self.mxus[unit as usize].pop(self.vector.get_mut(a))?,
+            Timing::MxuPop => self.mxus[unit as usize].pop(self.vector.slot(a))?,
             Timing::MxuPopAcc => self.mxus[unit as usize].read(b as usize, self.vector.get_mut(a)),
             _ => return self.mxu_op(i),
         }

@@ -1,6 +1,45 @@
-//! Cycle-approximate, bit-exact simulator of TPU chips.
+//! Cycle-approximate, bit-exact simulator of TPU chips: runs an [`isa::Program`](tpusim_isa::program::Program) on one device.
 //!
-//! [`execute`] runs a program with data, [`time`] without; both go through the same engine, so they agree on every cycle.
+//! [`execute`] runs a program with data and gives its outputs and a [`Profile`]; [`time`] gives the profile alone, at a cost that
+//! does not depend on how often loops run.
+//!
+//! # One engine, two datapaths
+//!
+//! A program is checked against the chip and decoded once (`code`). The engine (`core`) walks it and issues bundles in order; a
+//! datapath says what happens to the bits: `exact` computes them, `datapath::Shapes` does nothing and compiles away. Data never
+//! changes time: there is no data-dependent latency in the machine, trip counts are fixed, and addresses do not enter into costs.
+//!
+//! # When a bundle issues
+//!
+//! Time is counted in whole core cycles. A bundle issues in the first cycle after its predecessor in which
+//! - every register it reads is ready (a scoreboard holds when; a result is ready one latency after issue);
+//! - every unit it pushes to accepts: EUP, XLU, the weight and row ports of an MXU each have an interval;
+//! - every result it pops has left its unit, and every flag it waits for has its count.
+//!
+//! All its instructions then issue together, and all read before any writes. The last condition to hold names the stall. So every
+//! cycle of an operation is either a bundle or a stall with a reason, and the sums in a profile add up.
+//!
+//! - **MXU** (`mxu`): weights go to a shadow buffer while rows stream; a latch costs nothing once pushes are done. Results leave in
+//!   groups of 8 rows. A result queue that overflows is a fault, since in an in-order machine nothing could ever drain it.
+//! - **XLU** (`xlu`): a transpose takes 16 pushes and keeps its unit until the 16th result is out.
+//! - **HBM** (`dma`): a first-come, first-served server at this core's share of the bandwidth; bytes over rate or a cycle per
+//!   contiguous run, whichever is longer, then a fixed latency. Short runs pay whole granules.
+//! - **Operations** start when all DMAs of the one before have landed, after the launch overhead.
+//!
+//! A megacore's cores run the same code in the same time, so one of them is timed, with its share of HBM; the data of each is
+//! computed in turn.
+//!
+//! # Folding
+//!
+//! At the start of each iteration of a loop the engine compares its whole timing state, relative to now, with those of the last
+//! few iterations. When one is equal, everything in between will repeat, and the engine jumps over all whole periods that are
+//! left: it moves every time forward, multiplies the counters, and lets only the data run. Times are integers, so equal means
+//! equal, and the unfolded run ([`RunOptions::fold`]) agrees in every cycle and count.
+//!
+//! # Bits
+//!
+//! Results do not depend on the host: `simd` picks its widest vectors, but rounding is spelled out by the source. The MXU sums in
+//! ascending order with one rounding per addition, as the array does that [`mxu::systolic`] models element by element.
 #![deny(missing_docs)]
 
 mod code;
@@ -13,6 +52,7 @@ mod memory;
 pub mod mxu;
 mod probe;
 pub mod profile;
+mod simd;
 mod sync;
 mod vpu;
 mod xlu;
@@ -38,7 +78,7 @@ pub struct RunOptions {
     pub dma_late: bool,
     /// Most spans to record for traces.
     pub trace_spans: usize,
-    /// Host threads that may be used.
+    /// Host threads that may be used. One device uses one.
     pub threads: usize,
 }
 

@@ -216,6 +216,10 @@ impl Probe {
             let open = self.open[i].take();
             self.close(open);
         }
+        // The width follows from the length of the run alone.
+        while (cycles.max(1) - 1) >> self.shift >= WINDOWS as u64 {
+            self.widen();
+        }
         self.spans.sort_by_key(|s| (s.start, s.unit));
         let window = 1u64 << self.shift;
         let used = usize::try_from(cycles.div_ceil(window)).unwrap_or(WINDOWS).clamp(1, WINDOWS);

@@ -14,15 +14,18 @@ struct Flag {
 #[derive(Clone, Debug)]
 pub(crate) struct Flags {
     flags: Vec<Flag>,
+    /// Flags from here on were never used.
+    used: usize,
 }
 
 impl Flags {
     pub fn new(count: usize) -> Self {
-        Flags { flags: vec![Flag::default(); count] }
+        Flags { flags: vec![Flag::default(); count], used: 0 }
     }
 
     /// Adds `n` to a flag at time `at`. `now` lets arrivals of the past merge.
     pub fn add(&mut self, flag: u32, n: u64, at: u64, now: u64) {
+        self.used = self.used.max(flag as usize + 1);
         let q = &mut self.flags[flag as usize].arrivals;
         if n == 0 {
             return;
@@ -71,7 +74,7 @@ impl Flags {
 
     /// Appends this state relative to `now`.
     pub fn snapshot(&self, now: u64, out: &mut Vec<u64>) {
-        for (i, f) in self.flags.iter().enumerate() {
+        for (i, f) in self.flags.iter().take(self.used).enumerate() {
             let mut landed = 0u64;
             for &(at, count) in &f.arrivals {
                 if at <= now {
@@ -92,7 +95,7 @@ impl Flags {
 
     /// Moves everything `by` cycles into the future.
     pub fn shift(&mut self, by: u64) {
-        for f in &mut self.flags {
+        for f in self.flags.iter_mut().take(self.used) {
             for a in &mut f.arrivals {
                 a.0 += by;
             }

@@ -116,6 +116,7 @@ impl XluData {
     }
 }
 
+#[inline(always)]
 fn by_sublane(a: &Reg, f: impl Fn(&[u32; LANES], &mut [u32; LANES])) -> Reg {
     let mut out = Reg::default();
     let (rows, _) = a.0.as_chunks::<LANES>();

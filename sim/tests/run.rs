@@ -138,3 +138,53 @@ fn a_megacore_splits_by_core_index() {
     assert_eq!(r.profile.ops[0].hbm_read, 20 * 4096);
     assert_eq!(r.profile, time(&p, &chip, &RunOptions::default()).unwrap());
 }
+
+// Oracle: with two transfers in flight the memory never idles: n x bytes / rate, and one latency.
+#[test]
+fn double_buffering_hides_latency() {
+    let chip = bare("v5e");
+    let n = 500;
+    let next = vec![bundle(vec![i(Op::DmaWait, &[0, 1])]), bundle(vec![i(Op::Dma, &[0, 0])])];
+    let mut body = seq(vec![i(Op::Dma, &[0, 0]), i(Op::Dma, &[0, 0])]);
+    body.push(repeat(4, n - 2, next));
+    body.extend(seq(vec![i(Op::DmaWait, &[0, 1]), i(Op::DmaWait, &[0, 1])]));
+    let mut p = program(&chip, body);
+    p.descs = vec![dense(DmaDir::Load, 1024, 128, 0, 0)];
+    let opts = RunOptions { trace_spans: 100, ..RunOptions::default() };
+    let r = time(&p, &chip, &opts).unwrap();
+    let rate = *chip.hbm.bps_chip as f64 / *chip.clock_hz as f64 * *chip.hbm.read_efficiency;
+    let service = (524_288.0 / rate).ceil() as u64;
+    let latency = chip.cycles(*chip.hbm.latency_s);
+    assert!(service > latency + 20, "the oracle needs transfers longer than the latency");
+    // The last wait issues when the last transfer has landed.
+    assert_eq!(r.cycles, u64::from(n) * service + latency + 1);
+    assert_eq!(r.ops[0].busy[Unit::Hbm as usize], u64::from(n) * service);
+    let hbm: Vec<_> = r.spans.iter().filter(|s| s.unit == Unit::Hbm).collect();
+    assert_eq!(hbm.iter().map(|s| s.bytes).sum::<u64>(), u64::from(n) * 524_288);
+    assert_eq!(hbm.iter().map(|s| s.busy).sum::<u64>(), u64::from(n) * service);
+}
+
+// Oracle: (passes - 1) x interval + latency, and 8 rows more for the second result, for each chip's rates.
+#[test]
+fn products_take_passes_times_interval() {
+    for name in ["v4", "v5e", "v6e", "v7x"] {
+        let chip = bare(name);
+        let results = 2 * *chip.mxu.dim / 128;
+        let passes = *chip.mxu.result_queue / results;
+        let mut body = seq(vec![i(Op::MxMul, &[0, 0, 1, 0]); passes as usize]);
+        body.extend(seq(vec![i(Op::MxPop, &[0, 2]); (passes * results) as usize]));
+        let r = time(&program(&chip, body), &chip, &RunOptions::default()).unwrap();
+        let interval = u64::from(16 / *chip.mxu.rows_per_cycle_16bit);
+        let streamed = u64::from(passes - 1) * interval;
+        let count = u64::from(passes * results);
+        let halves = u64::from(*chip.mxu.dim / 128);
+        // Pops start behind the last product, one a cycle, each not before its own result.
+        let ready = (0..count).map(|k| {
+            let (pass, group) = (k / u64::from(results), k % u64::from(results) / halves);
+            pass * interval + u64::from(*chip.mxu.latency) + group * interval / 2 + (count - k)
+        });
+        let want = ready.max().unwrap().max(streamed + 1 + count);
+        assert_eq!(r.cycles, want, "{name}");
+        assert_eq!(r.ops[0].busy[Unit::Mxu as usize], u64::from(passes) * interval);
+    }
+}

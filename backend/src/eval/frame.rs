@@ -1,10 +1,9 @@
 //! One activation of a function.
 
-use std::cell::Cell;
-
 use crate::hlo::{Block, Func, Module, Op, Opcode, ValueId};
 use crate::ops::{self, Eval, RuleError, Site};
 
+use super::devices::{Shared, run_devices};
 use super::{EvalError, EvalOptions, Tensor, Value};
 
 /// Why an op could not be evaluated; the frame adds which op it was.
@@ -45,7 +44,7 @@ pub struct Frame<'m> {
     pub func: &'m Func,
     /// Knobs.
     pub options: &'m EvalOptions,
-    ops_left: &'m Cell<u64>,
+    shared: &'m Shared<'m>,
     env: Vec<Option<Value>>,
 }
 
@@ -55,24 +54,31 @@ pub(super) fn run(
     func: &Func,
     args: Vec<Value>,
     options: &EvalOptions,
+    shared: &Shared<'_>,
 ) -> Result<Vec<Value>, EvalError> {
-    let ops_left = Cell::new(options.max_ops);
-    call(module, func, args, options, &ops_left)
-}
-
-fn call(
-    module: &Module,
-    func: &Func,
-    args: Vec<Value>,
-    options: &EvalOptions,
-    ops_left: &Cell<u64>,
-) -> Result<Vec<Value>, EvalError> {
-    let mut frame = Frame { module, func, options, ops_left, env: vec![None; func.values.len()] };
+    let mut frame = Frame { module, func, options, shared, env: vec![None; func.values.len()] };
     for (p, v) in func.params.iter().zip(args) {
         frame.env[usize::from(p.value)] = Some(v);
     }
-    frame.block(&func.body)
+    frame.ops(&func.body, Some(&last_uses(func)))
 }
+
+/// For each value, the op of the function's body that reads it last, itself or in a region.
+fn last_uses(func: &Func) -> Vec<usize> {
+    let mut last = vec![usize::MAX; func.values.len()];
+    for (i, op) in func.body.ops.iter().enumerate() {
+        reads(op, &mut |v| last[usize::from(v)] = i);
+    }
+    last
+}
+
+fn reads(op: &Op, f: &mut impl FnMut(ValueId)) {
+    op.operands.iter().for_each(|&v| f(v));
+    op.regions.iter().flat_map(|r| &r.block.ops).for_each(|op| reads(op, f));
+}
+
+/// Calls and regions inside one another, so that no program overflows the stack.
+const MAX_DEPTH: u32 = 128;
 
 impl<'m> Frame<'m> {
     /// Calls the function `name`.
@@ -84,7 +90,7 @@ impl<'m> Frame<'m> {
         if func.params.len() != args.len() {
             return Err(Fault::invalid(format!("`{name}` takes {} arguments", func.params.len())));
         }
-        Ok(call(self.module, func, args, self.options, self.ops_left)?)
+        Ok(run(self.module, func, args, self.options, self.shared)?)
     }
 
     /// Runs a region of the function on `args`.
@@ -101,6 +107,47 @@ impl<'m> Frame<'m> {
         Ok(self.block(block)?)
     }
 
+    /// Runs a region that sees nothing of its surroundings on `n` devices, each on its own arguments.
+    ///
+    /// # Errors
+    /// When arguments are missing, or when an op fails on a device.
+    pub(crate) fn on_devices(
+        &self,
+        n: usize,
+        block: &'m Block,
+        args: impl Fn(usize) -> Result<Vec<Value>, Fault>,
+    ) -> Result<Vec<Vec<Value>>, Fault> {
+        let args: Vec<Vec<Value>> = (0..n).map(args).collect::<Result<_, _>>()?;
+        let (module, func, options) = (self.module, self.func, self.options);
+        Ok(run_devices(n, options, |shared, id| {
+            let mut env = vec![None; func.values.len()];
+            for (&a, v) in block.args.iter().zip(&args[id]) {
+                env[usize::from(a)] = Some(v.clone());
+            }
+            Frame { module, func, options, shared, env }.block(block)
+        })?)
+    }
+
+    /// Which device this is; `None` where the program runs on all of them as one.
+    pub fn device(&self) -> Option<usize> {
+        self.shared.device()
+    }
+
+    /// Number of devices.
+    pub fn devices(&self) -> usize {
+        self.shared.devices()
+    }
+
+    /// Gives tensors to a group of devices at the collective `site`, and returns what all of them gave.
+    pub(crate) fn exchange(
+        &self,
+        site: &Site<'_>,
+        group: &[usize],
+        tensors: Vec<Tensor>,
+    ) -> Result<Vec<Vec<Tensor>>, Fault> {
+        self.shared.exchange(site.op, group, tensors)
+    }
+
     /// The value `v`, if it has been computed.
     pub fn value(&self, v: ValueId) -> Option<&Value> {
         self.env.get(usize::from(v))?.as_ref()
@@ -111,26 +158,46 @@ impl<'m> Frame<'m> {
     /// # Errors
     /// When there is none left.
     pub fn spend(&self, site: &Site<'_>) -> Result<(), EvalError> {
-        match self.ops_left.get().checked_sub(1) {
-            Some(n) => self.ops_left.set(n),
+        match self.shared.ops_left.get().checked_sub(1) {
+            Some(n) => self.shared.ops_left.set(n),
             None => return Err(EvalError::TooLong { loc: site.loc(), limit: self.options.max_ops }),
         }
         Ok(())
     }
 
     fn block(&mut self, block: &'m Block) -> Result<Vec<Value>, EvalError> {
-        for op in &block.ops {
+        self.ops(block, None)
+    }
+
+    /// Runs the ops of a block. With `last`, values are dropped after their last use.
+    fn ops(&mut self, block: &'m Block, last: Option<&[usize]>) -> Result<Vec<Value>, EvalError> {
+        for (i, op) in block.ops.iter().enumerate() {
             let site = Site { module: self.module, func: self.func, op };
             let operands = self.operands(&site)?;
             if op.opcode == Opcode::Return {
                 return Ok(operands);
             }
+            // An op without regions reads nothing but its operands, which it has by now.
+            if op.regions.is_empty() {
+                self.forget(op, i, last);
+            }
             let results = self.op(&site, operands)?;
+            self.forget(op, i, last);
             for (&r, v) in op.results.iter().zip(results) {
                 self.env[usize::from(r)] = Some(v);
             }
         }
         Ok(Vec::new())
+    }
+
+    /// Drops the values that op `i` of the body is the last to read.
+    fn forget(&mut self, op: &Op, i: usize, last: Option<&[usize]>) {
+        let Some(last) = last else { return };
+        reads(op, &mut |v| {
+            if last[usize::from(v)] == i {
+                self.env[usize::from(v)] = None;
+            }
+        });
     }
 
     fn operands(&self, site: &Site<'_>) -> Result<Vec<Value>, EvalError> {
@@ -141,7 +208,14 @@ impl<'m> Frame<'m> {
     fn op(&mut self, site: &Site<'m>, operands: Vec<Value>) -> Result<Vec<Value>, EvalError> {
         self.spend(site)?;
         self.check_size(site)?;
-        let results = self.dispatch(site, operands).map_err(|f| locate(site, f))?;
+        let depth = &self.shared.depth;
+        if depth.get() >= MAX_DEPTH {
+            return Err(EvalError::TooDeep { loc: site.loc(), limit: MAX_DEPTH });
+        }
+        depth.set(depth.get() + 1);
+        let results = self.dispatch(site, operands).map_err(|f| locate(site, f));
+        self.shared.depth.set(self.shared.depth.get() - 1);
+        let results = results?;
         let fits = |(&r, v): (&ValueId, &Value)| v.has_type(self.func.ty(r));
         if results.len() != site.op.results.len() || !site.op.results.iter().zip(&results).all(fits) {
             return Err(locate(site, Fault::invalid("the evaluator's results do not have the declared types")));
@@ -165,7 +239,8 @@ impl<'m> Frame<'m> {
         let def = ops::lookup(site.op.opcode).ok_or_else(|| Fault::Unsupported(String::new()))?;
         let quantized = |v: &ValueId| self.func.ty(*v).tensor().is_some_and(|t| t.quant.is_some());
         if !def.quantized && site.op.operands.iter().chain(&site.op.results).any(quantized) {
-            return Err(Fault::Unsupported(" on quantized tensors".into()));
+            let tensors: Vec<&Tensor> = operands.iter().filter_map(Value::tensor).collect();
+            return Ok(vec![ops::eval_quantized(site, &def.eval, &tensors)?.into()]);
         }
         match def.eval {
             Eval::Values(f) => return f(self, site, operands),

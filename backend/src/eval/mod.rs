@@ -10,15 +10,18 @@
 //! - `dot_general` and `convolution` sum in increasing order of the contracting index: in `f64` for `f32` and `f64` operands, in
 //!   `f32` for narrower ones, see [`DotPrecision`] for `f32`.
 
+mod devices;
 mod frame;
+pub(crate) mod mesh;
 pub(crate) mod strided;
 mod tensor;
 
+pub use devices::MAX_DEVICES;
 pub(crate) use frame::terminator;
 pub use frame::{Fault, Frame};
 pub use tensor::{Tensor, TensorError, Value};
 
-use crate::hlo::{Module, Verified};
+use crate::hlo::{Func, Module, Verified};
 
 /// How products of `f32` matrices are computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +46,7 @@ pub struct EvalOptions {
 
 impl Default for EvalOptions {
     fn default() -> Self {
-        EvalOptions { dot: DotPrecision::Exact, max_ops: 100_000_000, max_tensor_bytes: 8 << 30 }
+        EvalOptions { dot: DotPrecision::Exact, max_ops: 100_000_000, max_tensor_bytes: 4 << 30 }
     }
 }
 
@@ -102,6 +105,25 @@ pub enum EvalError {
         /// The limit.
         limit: u64,
     },
+    /// Calls and regions are nested too deeply.
+    #[error("{loc}: more than {limit} calls and regions inside one another")]
+    TooDeep {
+        /// Where.
+        loc: String,
+        /// The limit.
+        limit: u32,
+    },
+    /// More devices than [`MAX_DEVICES`].
+    #[error("the reference evaluator runs at most {limit} devices, not {devices}")]
+    TooManyDevices {
+        /// Devices asked for.
+        devices: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// A device ended without a result.
+    #[error("a device ended without a result")]
+    DeviceLost,
     /// [`EvalOptions::max_tensor_bytes`] would be exceeded.
     #[error("{loc}: {op} would need {bytes} bytes for one tensor, the limit is {limit}")]
     TooLarge {
@@ -133,10 +155,40 @@ pub fn eval_module_with(
     inputs: &[Tensor],
     options: &EvalOptions,
 ) -> Result<Vec<Tensor>, EvalError> {
-    let func = match (module.func("main"), module.funcs.as_slice()) {
-        (Some(f), _) | (None, [f]) => f,
-        _ => return Err(EvalError::NoFunction("main".into())),
-    };
+    let func = entry(module)?;
+    check_inputs(func, inputs)?;
+    let shared = devices::Shared::new(options, None);
+    let args = inputs.iter().cloned().map(Value::Tensor).collect();
+    tensors(frame::run(module, func, args, options, &shared)?)
+}
+
+/// Runs the per-device program `module` on as many devices as there are sets of inputs. Device ids are positions in `inputs`.
+///
+/// # Errors
+/// As [`eval_module`], and when devices wait for one another in vain.
+pub fn eval_spmd(
+    module: &Verified<Module>,
+    inputs: &[Vec<Tensor>],
+    options: &EvalOptions,
+) -> Result<Vec<Vec<Tensor>>, EvalError> {
+    let func = entry(module)?;
+    inputs.iter().try_for_each(|i| check_inputs(func, i))?;
+    let module: &Module = module;
+    let results = devices::run_devices(inputs.len(), options, |shared, id| {
+        let args = inputs[id].iter().cloned().map(Value::Tensor).collect();
+        frame::run(module, func, args, options, shared)
+    })?;
+    results.into_iter().map(tensors).collect()
+}
+
+fn entry(module: &Module) -> Result<&Func, EvalError> {
+    match (module.func("main"), module.funcs.as_slice()) {
+        (Some(f), _) | (None, [f]) => Ok(f),
+        _ => Err(EvalError::NoFunction("main".into())),
+    }
+}
+
+fn check_inputs(func: &Func, inputs: &[Tensor]) -> Result<(), EvalError> {
     if func.params.len() != inputs.len() {
         return Err(EvalError::InputCount { expected: func.params.len(), got: inputs.len() });
     }
@@ -146,14 +198,13 @@ pub fn eval_module_with(
             return Err(EvalError::InputType { index, expected, got: t.ty().to_string() });
         }
     }
-    let args = inputs.iter().cloned().map(Value::Tensor).collect();
-    let results = frame::run(module, func, args, options)?;
-    results
-        .into_iter()
-        .enumerate()
-        .map(|(i, v)| match v {
-            Value::Tensor(t) => Ok(t),
-            _ => Err(EvalError::ResultType(i)),
-        })
-        .collect()
+    Ok(())
+}
+
+fn tensors(values: Vec<Value>) -> Result<Vec<Tensor>, EvalError> {
+    let tensor = |(i, v)| match v {
+        Value::Tensor(t) => Ok(t),
+        _ => Err(EvalError::ResultType(i)),
+    };
+    values.into_iter().enumerate().map(tensor).collect()
 }

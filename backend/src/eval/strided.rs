@@ -4,7 +4,8 @@
 pub fn strides(dims: &[usize]) -> Vec<isize> {
     let mut out = vec![1isize; dims.len()];
     for i in (1..dims.len()).rev() {
-        out[i - 1] = out[i] * dims[i].max(1) as isize;
+        // Only a tensor without elements can wrap here.
+        out[i - 1] = out[i].wrapping_mul(dims[i].max(1) as isize);
     }
     out
 }

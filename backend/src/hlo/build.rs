@@ -213,7 +213,8 @@ impl FuncBuilder<'_> {
             loc: self.loc,
         };
         let site = Site { module: self.module, func: &self.func, op: &op };
-        let inferred = match lookup(opcode).map(|d| d.rule) {
+        let def = lookup(opcode).filter(|d| d.operands.fits(operands.len()));
+        let inferred = match def.map(|d| d.rule) {
             Some(Rule::Infer(rule)) => rule(&site).ok().and_then(|t| t.into_iter().next()),
             _ => None,
         };

@@ -149,6 +149,7 @@ impl<'m> Verifier<'m> {
             self.error(f, op, format!("{} has a dynamic dimension; only fixed shapes are supported", f.ty(v)));
         }
         scope.visible.insert(v);
+        scope.defined.push(v);
     }
 
     fn block(&mut self, f: &'m Func, block: &'m Block, scope: &mut Scope) {
@@ -168,12 +169,14 @@ impl<'m> Verifier<'m> {
             }
         }
         for region in &op.regions {
-            let mut inner = Scope { visible: scope.visible.clone(), ever: std::mem::take(&mut scope.ever) };
+            let outside = scope.defined.len();
             for &a in &region.block.args {
-                self.define(f, Some(op), a, &mut inner);
+                self.define(f, Some(op), a, scope);
             }
-            self.block(f, &region.block, &mut inner);
-            scope.ever = inner.ever;
+            self.block(f, &region.block, scope);
+            scope.defined.drain(outside..).for_each(|v| {
+                scope.visible.remove(&v);
+            });
         }
         for &r in &op.results {
             self.define(f, Some(op), r, scope);
@@ -224,10 +227,11 @@ impl<'m> Verifier<'m> {
     }
 }
 
-/// Values that can be used here, and all that were defined so far in the function.
+/// Values that can be used here, in the order of their definitions too, and all that were defined so far in the function.
 #[derive(Default)]
 struct Scope {
     visible: FxHashSet<ValueId>,
+    defined: Vec<ValueId>,
     ever: FxHashSet<ValueId>,
 }
 

@@ -817,33 +817,20 @@ impl<'k> Lowering<'k> {
         e.flush()
     }
 
-    /// Runs `groups_k * groups_n` steps of one variant, `k` outer, as one software pipeline starting at `k` group `first_k`.
-    fn segment(
-        &mut self,
-        e: &mut Emitter<'_>,
-        s: &mut Site<'_>,
-        bases: [SReg; 2],
-        first_k: u32,
-        count_k: u32,
-        v: Variant,
-    ) -> Result<(), EmitError> {
+    /// Runs all steps of a row chunk as one software pipeline, `k` groups outer. `segments` are runs of `k` groups of one variant.
+    fn pipeline(&mut self, e: &mut Emitter<'_>, s: &mut Site<'_>, bases: [SReg; 2], segments: &[(u32, Variant)]) -> Result<(), EmitError> {
         let cols = self.col_groups();
-        let steps = count_k * cols;
         let pushes = self.pushes();
         let interval = e.chip.mxu_interval(self.k.format).max(1);
-        let results = self.q() * self.halves();
-        let capacity = (*e.chip.mxu.result_queue / results).max(2) - 1;
+        let capacity = (*e.chip.mxu.result_queue / (self.q() * self.halves())).max(2) - 1;
         let lag = ((*e.chip.mxu.latency + 32).div_ceil(interval) + 1).min(pushes).min(capacity);
-        let (wk, wn) = self.weight_steps();
-        let lk = self.dim * self.t.k_split / 128 * 8;
         let out_step = self.halves() * self.t.col_split * 8;
-        let [stream, weights] = bases;
-        // Counters of the next step, as (k, n) within the segment; addresses follow from them.
+        // Counters of the next step: `k` and column group. Its addresses follow from them.
         let (kn, nn) = (e.sreg()?, e.sreg()?);
         let r = StepRegs { stream: e.sreg()?, stream_next: e.sreg()?, weights_next: e.sreg()?, out: e.sreg()? };
-        e.sli(kn, first_k as i32);
+        e.sli(kn, 0);
         e.sli(nn, 0);
-        self.step_addresses(e, r, kn, nn, stream, weights, (wk, wn, lk))?;
+        self.step_addresses(e, r, kn, nn, bases)?;
         let (so, wo) = (self.object_of(s.nest, s.it, &self.stream), self.object_of(s.nest, s.it, &self.weights));
         self.push_weights(e, wo, r.weights_next, 0, 1);
         self.latch(e);
@@ -851,8 +838,8 @@ impl<'k> Lowering<'k> {
             self.push_rows(e, so, r.stream_next, j);
         }
         e.flush()?;
-        let one = |me: &mut Self, e: &mut Emitter<'_>, s: &mut Site<'_>, next: bool| -> Result<(), EmitError> {
-            // This step is what was next; step the odometer.
+        let mut one = |e: &mut Emitter<'_>, s: &mut Site<'_>, v: Variant, next: bool| -> Result<(), EmitError> {
+            // This step is what was next; then the odometer moves on.
             e.si(Op::SAddi, r.stream, r.stream_next, 0);
             e.si(Op::SMuli, r.out, nn, out_step as i32);
             if next {
@@ -862,36 +849,34 @@ impl<'k> Lowering<'k> {
                 e.ss4(Op::SSel, nn, c, ZERO, nn);
                 e.ss(Op::SAdd, kn, kn, c);
                 e.free(c);
-                me.step_addresses(e, r, kn, nn, stream, weights, (wk, wn, lk))?;
+                self.step_addresses(e, r, kn, nn, bases)?;
             }
-            me.site_addresses(e, s, r.out)?;
-            e.flush()?;
-            let result = me.step(e, s, r, lag, v, next);
-            me.drop_site(e, s);
-            result
+            self.site_addresses(e, s, r.out)?;
+            self.step(e, s, r, lag, v, next)?;
+            self.drop_site(e, s);
+            Ok(())
         };
-        e.repeat(steps - 1, |e, _| {
-            one(self, e, s, true)?;
-            e.flush()
-        })?;
-        one(self, e, s, false)?;
+        for (i, &(groups, v)) in segments.iter().enumerate() {
+            let last = u32::from(i + 1 == segments.len());
+            e.repeat(groups * cols - last, |e, _| {
+                one(e, s, v, true)?;
+                e.flush()
+            })?;
+            if last == 1 {
+                one(e, s, v, false)?;
+            }
+        }
         for x in [kn, nn, r.stream, r.stream_next, r.weights_next, r.out] {
             e.free(x);
         }
         Ok(())
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn step_addresses(
-        &self,
-        e: &mut Emitter<'_>,
-        r: StepRegs,
-        kn: SReg,
-        nn: SReg,
-        stream: SReg,
-        weights: SReg,
-        (wk, wn, lk): (u32, u32, u32),
-    ) -> Result<(), EmitError> {
+    /// Addresses of the operands of step (`kn`, `nn`).
+    fn step_addresses(&self, e: &mut Emitter<'_>, r: StepRegs, kn: SReg, nn: SReg, bases: [SReg; 2]) -> Result<(), EmitError> {
+        let [stream, weights] = bases;
+        let (wk, wn) = self.weight_steps();
+        let lk = self.dim * self.t.k_split / 128 * 8;
         let t = e.sreg()?;
         e.si(Op::SMuli, t, kn, wk as i32);
         e.ss(Op::SAdd, r.weights_next, weights, t);
@@ -1014,11 +999,11 @@ impl Body for Lowering<'_> {
         let ends = self.k_level.map_or(Ends { first: true, last: true }, |l| it.ends[l]);
         let groups = self.k_groups();
         let variant = |g: u32| Variant { first: ends.first && g == 0, last: ends.last && g + 1 == groups };
-        let mut segments: Vec<(u32, u32, Variant)> = Vec::new();
+        let mut segments: Vec<(u32, Variant)> = Vec::new();
         for g in 0..groups {
             match segments.last_mut() {
-                Some((_, count, v)) if *v == variant(g) && !v.first && !v.last => *count += 1,
-                _ => segments.push((g, 1, variant(g))),
+                Some((count, v)) if *v == variant(g) => *count += 1,
+                _ => segments.push((1, variant(g))),
             }
         }
         let chunk_acc = self.t.chunk as u32 / 8 * self.out_tiles * 8;
@@ -1044,9 +1029,7 @@ impl Body for Lowering<'_> {
                 first_row: ZERO,
                 inline,
             };
-            for &(first, count, v) in &segments {
-                self.segment(e, &mut site, [stream, weights], first, count, v)?;
-            }
+            self.pipeline(e, &mut site, [stream, weights], &segments)?;
             if ends.last && !inline {
                 self.finish_block(e, &mut site)?;
             }

@@ -2,10 +2,11 @@
 
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::op::Op;
-use tpusim_isa::program::{DmaDesc, Node, SReg};
+use rustc_hash::FxHashMap;
+use tpusim_isa::program::{Bundle, DmaDesc, Node, SReg};
 
-use super::schedule::{RegFile, RegisterPressure, schedule};
-use super::vcode::{Code, Object, V};
+use super::schedule::{Queued, RegFile, RegisterPressure, schedule};
+use super::vcode::{Code, CodeInstr, Object, V};
 
 /// Why a kernel could not be generated as planned; the planner tries a smaller one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,6 +49,17 @@ pub struct Emitter<'a> {
     flags: u32,
     vmem_rows: u32,
     objects: u32,
+    queued: Queued,
+    /// Blocks scheduled before: peeled loops emit the same code again.
+    scheduled: FxHashMap<Block, Vec<Bundle>>,
+}
+
+/// What a schedule depends on.
+#[derive(PartialEq, Eq, Hash)]
+struct Block {
+    instrs: Vec<CodeInstr>,
+    pinned: u32,
+    queued: Queued,
 }
 
 impl<'a> Emitter<'a> {
@@ -64,6 +76,8 @@ impl<'a> Emitter<'a> {
             flags: 0,
             vmem_rows: 0,
             objects: 0,
+            queued: Queued::default(),
+            scheduled: FxHashMap::default(),
         }
     }
 
@@ -90,7 +104,17 @@ impl<'a> Emitter<'a> {
         }
         let code = std::mem::take(&mut self.code);
         let regs = RegFile { vregs: *self.chip.regs.vector - self.pinned, masks: *self.chip.regs.mask };
-        let bundles = schedule(&code, self.chip, regs)?;
+        let before = self.queued.clone();
+        self.queued.after(&code, self.chip);
+        let block = Block { instrs: code.instrs, pinned: self.pinned, queued: before };
+        let bundles = match self.scheduled.get(&block) {
+            Some(b) => b.clone(),
+            None => {
+                let b = schedule(&block.instrs, self.chip, regs, &block.queued)?;
+                self.scheduled.insert(block, b.clone());
+                b
+            }
+        };
         if let Some(list) = self.nodes.last_mut() {
             list.extend(bundles.into_iter().map(Node::Bundle));
         }
@@ -226,10 +250,11 @@ impl<'a> Emitter<'a> {
 
     /// Starts a DMA.
     pub fn dma(&mut self, desc: DmaDesc, flag: i32) {
+        let terms: Vec<SReg> = desc.hbm.terms.iter().chain(&desc.vmem.terms).map(|t| t.0).collect();
         let index = self.descs.iter().position(|d| *d == desc).unwrap_or_else(|| {
             self.descs.push(desc);
             self.descs.len() - 1
         });
-        self.code.raw(Op::Dma, &[index as i32, flag]);
+        self.code.dma(index as i32, flag, terms.into_iter());
     }
 }

@@ -9,6 +9,9 @@
 //!
 //! Empty cycles are not written down: the core interlocks, so the next bundle waits by itself.
 
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
 use rustc_hash::FxHashMap;
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::op::{Field, Instr, Op, Slot, Timing};
@@ -72,6 +75,9 @@ fn queue_of(i: &Instr) -> Option<(u8, i32, bool)> {
     })
 }
 
+/// Instructions after the oldest unscheduled one that may be scheduled before it.
+const WINDOW: usize = 320;
+
 struct Node {
     succs: Vec<(u32, u32)>,
     preds: u32,
@@ -97,6 +103,31 @@ fn mxu_results(i: &Instr, chip: &ChipSpec) -> u32 {
     i.format().map_or(1, |f| f.packing() as u32) * (*chip.mxu.dim / 128).max(1)
 }
 
+/// Results a push leaves in its unit's queue.
+fn results_of(i: &Instr, chip: &ChipSpec) -> u32 {
+    match i.op.timing() {
+        Timing::MxuMul => mxu_results(i, chip),
+        Timing::Eup | Timing::XluRotate | Timing::XluReduce | Timing::XluTranspose => 1,
+        _ => 0,
+    }
+}
+
+/// Results that wait in each unit's queue where a block starts: software pipelines carry them from block to block.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Queued(BTreeMap<(u8, i32), u32>);
+
+impl Queued {
+    /// What waits after `code`.
+    pub fn after(&mut self, code: &Code, chip: &ChipSpec) {
+        for ci in &code.instrs {
+            if let Some((kind, unit, is_pop)) = queue_of(&ci.instr) {
+                let n = self.0.entry((kind, unit)).or_default();
+                *n = if is_pop { n.saturating_sub(1) } else { *n + results_of(&ci.instr, chip) };
+            }
+        }
+    }
+}
+
 #[derive(Default)]
 struct QueueState {
     last_push: Option<usize>,
@@ -113,13 +144,13 @@ fn build(code: &[CodeInstr], chip: &ChipSpec) -> Graph {
     let mut writer: FxHashMap<(u8, i32), usize> = FxHashMap::default();
     let mut readers: FxHashMap<(u8, i32), Vec<usize>> = FxHashMap::default();
     let mut queues: FxHashMap<(u8, i32), QueueState> = FxHashMap::default();
-    let mut memory: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
+    let mut memory: FxHashMap<u32, Accesses> = FxHashMap::default();
     let mut scalar_version: FxHashMap<i32, u32> = FxHashMap::default();
-    let mut versions: Vec<u32> = vec![0; code.len()];
     let mut sync_last: Option<usize> = None;
     for (n, ci) in code.iter().enumerate() {
         let i = &ci.instr;
-        for (f, a) in i.operands() {
+        let implicit = ci.implicit.iter().filter(|r| **r != 0).map(|&r| (Field::Ss, i32::from(r)));
+        for (f, a) in i.operands().chain(implicit) {
             let kind = match f {
                 Field::Vs => 0,
                 Field::Ms => 1,
@@ -150,18 +181,8 @@ fn build(code: &[CodeInstr], chip: &ChipSpec) -> Graph {
             }
         }
         if let Some(object) = ci.object {
-            let base = base_of(i);
-            versions[n] = scalar_version.get(&base).copied().unwrap_or(0);
-            let list = memory.entry(object.0).or_default();
-            for &m in list.iter() {
-                let (a, b) = (&code[m].instr, i);
-                let stores = (a.op.slot() == Slot::VStore, b.op.slot() == Slot::VStore);
-                if stores == (false, false) || disjoint(a, versions[m], b, versions[n]) {
-                    continue;
-                }
-                g.edge(m, n, if stores.0 { 1 } else { 0 });
-            }
-            list.push(n);
+            let version = scalar_version.get(&base_of(i)).copied().unwrap_or(0);
+            memory.entry(object.0).or_default().add(&mut g, code, n, version);
         }
         if i.op.slot() == Slot::Dma {
             if let Some(s) = sync_last {
@@ -180,17 +201,36 @@ fn base_of(i: &Instr) -> i32 {
     i.args[1]
 }
 
-/// Whether two VMEM accesses with the same base register certainly touch different rows.
-fn disjoint(a: &Instr, va: u32, b: &Instr, vb: u32) -> bool {
-    if base_of(a) != base_of(b) || va != vb {
-        return false;
+/// Accesses to one VMEM object so far: by base register and its version, then by first row.
+#[derive(Default)]
+struct Accesses {
+    groups: BTreeMap<(i32, u32), BTreeMap<i64, Vec<usize>>>,
+    /// Most rows any access spans.
+    span: i64,
+}
+
+impl Accesses {
+    /// Adds instruction `n`, with edges from earlier accesses it may conflict with: those whose rows overlap if the base is the same,
+    /// all those with another base.
+    fn add(&mut self, g: &mut Graph, code: &[CodeInstr], n: usize, version: u32) {
+        let i = &code[n].instr;
+        let (first, stride) = (i64::from(i.args[2]), i64::from(i.args[3]));
+        let (low, high) = (first.min(first + 7 * stride), first.max(first + 7 * stride) + 1);
+        self.span = self.span.max(high - low);
+        let key = (base_of(i), version);
+        let store = i.op.slot() == Slot::VStore;
+        let mut conflict = |m: usize| {
+            let earlier_stores = code[m].instr.op.slot() == Slot::VStore;
+            if store || earlier_stores {
+                g.edge(m, n, u32::from(earlier_stores));
+            }
+        };
+        for (k, rows) in &self.groups {
+            let range = if *k == key { low - self.span + 1..high } else { i64::MIN..i64::MAX };
+            rows.range(range).flat_map(|(_, list)| list).for_each(|&m| conflict(m));
+        }
+        self.groups.entry(key).or_default().entry(low).or_default().push(n);
     }
-    let range = |i: &Instr| {
-        let (lo, stride) = (i64::from(i.args[2]), i64::from(i.args[3]));
-        (lo, lo + 7 * stride + 1)
-    };
-    let ((a0, a1), (b0, b1)) = (range(a), range(b));
-    a1 <= b0 || b1 <= a0
 }
 
 fn queue_edges(g: &mut Graph, code: &[CodeInstr], chip: &ChipSpec, q: &mut QueueState, n: usize, is_pop: bool) {
@@ -239,9 +279,9 @@ fn queue_edges(g: &mut Graph, code: &[CodeInstr], chip: &ChipSpec, q: &mut Queue
 }
 
 /// Limits the results in flight of each queue: the pop that makes room comes before the push, as in source order.
-fn capacity_edges(g: &mut Graph, code: &[CodeInstr], chip: &ChipSpec) {
+fn capacity_edges(g: &mut Graph, code: &[CodeInstr], chip: &ChipSpec, queued: &Queued) {
     let mut pops: FxHashMap<(u8, i32), Vec<usize>> = FxHashMap::default();
-    let mut pushed: FxHashMap<(u8, i32), u32> = FxHashMap::default();
+    let mut pushed = queued.0.clone();
     let limit = *chip.mxu.result_queue;
     for (n, ci) in code.iter().enumerate() {
         if let Some((kind, unit, true)) = queue_of(&ci.instr) {
@@ -250,11 +290,10 @@ fn capacity_edges(g: &mut Graph, code: &[CodeInstr], chip: &ChipSpec) {
     }
     for (n, ci) in code.iter().enumerate() {
         let Some((kind, unit, false)) = queue_of(&ci.instr) else { continue };
-        let results = match ci.instr.op.timing() {
-            Timing::MxuMul => mxu_results(&ci.instr, chip),
-            Timing::Eup | Timing::XluRotate | Timing::XluReduce | Timing::XluTranspose => 1,
-            _ => continue,
-        };
+        let results = results_of(&ci.instr, chip);
+        if results == 0 {
+            continue;
+        }
         let count = pushed.entry((kind, unit)).or_default();
         *count += results;
         // The block's own pops up to here in source order bound what may be outstanding.
@@ -287,15 +326,15 @@ impl Regs {
     }
 }
 
-/// Packs `code` into bundles for `chip`.
+/// Packs `code` into bundles for `chip`. `queued` is what waits in result queues when the block starts.
 ///
 /// # Errors
 /// [`RegisterPressure`] if even the source order needs more registers than `regs` has.
-pub fn schedule(code: &Code, chip: &ChipSpec, regs: RegFile) -> Result<Vec<Bundle>, RegisterPressure> {
-    let live = live_code(&code.instrs);
+pub(super) fn schedule(code: &[CodeInstr], chip: &ChipSpec, regs: RegFile, queued: &Queued) -> Result<Vec<Bundle>, RegisterPressure> {
+    let live = live_code(code);
     let code = &live[..];
     let mut g = build(code, chip);
-    capacity_edges(&mut g, code, chip);
+    capacity_edges(&mut g, code, chip, queued);
     heights(&mut g);
     let mut files = [Regs::new(regs.vregs), Regs::new(regs.masks)];
     for ci in code {
@@ -308,40 +347,52 @@ pub fn schedule(code: &Code, chip: &ChipSpec, regs: RegFile) -> Result<Vec<Bundl
         }
     }
     let n = code.len();
+    let width: u32 = Slot::ALL.iter().map(|&s| chip.slots(s)).sum();
     let mut done = vec![false; n];
     let mut oldest = 0;
-    let mut candidates: Vec<usize> = (0..n).filter(|&i| g.nodes[i].preds == 0).collect();
+    // Instructions whose operands are ready, in order of preference, and those that become ready at a known cycle.
+    let mut ready: BTreeSet<(Reverse<u64>, usize)> = BTreeSet::new();
+    let mut waiting: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+    // Instructions far behind the oldest wait: they would only fill registers early.
+    let mut beyond: BTreeSet<usize> = (0..n).filter(|&i| g.nodes[i].preds == 0).collect();
     let mut unit_free: FxHashMap<UnitKey, u64> = FxHashMap::default();
     let mut bundles = Vec::new();
     let mut cycle = 0u64;
     let mut left = n;
     let reserve = (regs.vregs / 6).max(2) as usize;
     while left > 0 {
+        while let Some(&Reverse((at, i))) = waiting.peek() {
+            if at > cycle {
+                break;
+            }
+            waiting.pop();
+            if i < oldest + WINDOW {
+                ready.insert((Reverse(g.nodes[i].height), i));
+            } else {
+                beyond.insert(i);
+            }
+        }
+        while let Some(&i) = beyond.first().filter(|&&i| i < oldest + WINDOW) {
+            beyond.remove(&i);
+            ready.insert((Reverse(g.nodes[i].height), i));
+        }
         let mut bundle: Vec<Instr> = Vec::new();
         let mut used = [0u32; Slot::ALL.len()];
         let mut immediates = 0;
-        candidates.sort_by_key(|&i| (std::cmp::Reverse(g.nodes[i].height), i));
         let mut dead: Vec<(usize, i32)> = Vec::new();
-        let mut pressure_blocked = true;
-        // Instructions that become ready with latency 0 can join the same bundle, so scan until nothing changes.
+        let mut pressure_only = true;
+        // Instructions that become ready without delay can join the bundle, so scan until nothing changes.
         loop {
-            let mut progress = false;
-            let mut k = 0;
-            while k < candidates.len() {
-                let c = candidates[k];
+            let mut taken: Vec<(Reverse<u64>, usize)> = Vec::new();
+            let mut joined: Vec<usize> = Vec::new();
+            for &(height, c) in &ready {
                 let i = &code[c].instr;
-                if g.nodes[c].ready > cycle {
-                    pressure_blocked = false;
-                    k += 1;
-                    continue;
-                }
                 let slot = i.op.slot();
                 let imm = immediates_of(i);
                 let unit = unit_of(i, chip);
                 let busy = unit.is_some_and(|(u, _)| unit_free.get(&u).copied().unwrap_or(0) > cycle);
                 if used[slot as usize] >= chip.slots(slot) || immediates + imm > *chip.slots.immediates || busy {
-                    pressure_blocked = false;
-                    k += 1;
+                    pressure_only = false;
                     continue;
                 }
                 let defs = |f: Field| i.operands().filter(|(g, a)| *g == f && *a >= VIRTUAL).count();
@@ -351,10 +402,9 @@ pub fn schedule(code: &Code, chip: &ChipSpec, regs: RegFile) -> Result<Vec<Bundl
                 if files[0].free.len() + frees[0] < dv + keep
                     || files[1].free.len() + frees[1] < dm + usize::from(keep > 0 && dm > 0)
                 {
-                    k += 1;
                     continue;
                 }
-                candidates.remove(k);
+                taken.push((height, c));
                 used[slot as usize] += 1;
                 immediates += imm;
                 if let Some((u, interval)) = unit {
@@ -363,7 +413,6 @@ pub fn schedule(code: &Code, chip: &ChipSpec, regs: RegFile) -> Result<Vec<Bundl
                 bundle.push(assign(i, &mut files, &mut dead));
                 done[c] = true;
                 left -= 1;
-                progress = true;
                 while oldest < n && done[oldest] {
                     oldest += 1;
                 }
@@ -372,11 +421,26 @@ pub fn schedule(code: &Code, chip: &ChipSpec, regs: RegFile) -> Result<Vec<Bundl
                     node.preds -= 1;
                     node.ready = node.ready.max(cycle + u64::from(l));
                     if node.preds == 0 {
-                        candidates.push(s as usize);
+                        joined.push(s as usize);
                     }
                 }
+                if bundle.len() as u32 >= width {
+                    break;
+                }
             }
-            if !progress {
+            for t in &taken {
+                ready.remove(t);
+            }
+            let mut again = false;
+            for j in joined {
+                if g.nodes[j].ready <= cycle && j < oldest + WINDOW {
+                    ready.insert((Reverse(g.nodes[j].height), j));
+                    again = true;
+                } else {
+                    waiting.push(Reverse((g.nodes[j].ready, j)));
+                }
+            }
+            if !again || bundle.len() as u32 >= width {
                 break;
             }
         }
@@ -384,7 +448,7 @@ pub fn schedule(code: &Code, chip: &ChipSpec, regs: RegFile) -> Result<Vec<Bundl
             files[file].free.push(phys);
         }
         if bundle.is_empty() {
-            if pressure_blocked {
+            if pressure_only && waiting.is_empty() && beyond.first().is_none_or(|&i| i >= oldest + WINDOW) {
                 return Err(RegisterPressure { available: regs.vregs, masks: regs.masks });
             }
         } else {
@@ -408,21 +472,19 @@ pub(super) fn immediates_of(i: &Instr) -> u32 {
 
 /// Registers of each file that issuing `i` frees because it is their last reader.
 fn frees_of(i: &Instr, files: &[Regs; 2]) -> [usize; 2] {
-    let mut seen: Vec<(usize, i32, u32)> = Vec::new();
-    for (f, a) in i.operands() {
+    let mut out = [0, 0];
+    for (k, (f, a)) in i.operands().enumerate() {
         let file = match f {
             Field::Vs if a >= VIRTUAL => 0,
             Field::Ms if a >= VIRTUAL => 1,
             _ => continue,
         };
-        match seen.iter_mut().find(|(k, r, _)| (*k, *r) == (file, a)) {
-            Some(s) => s.2 += 1,
-            None => seen.push((file, a, 1)),
+        // Count a register at its first operand only.
+        if i.operands().take(k).any(|x| x == (f, a)) {
+            continue;
         }
-    }
-    let mut out = [0, 0];
-    for (file, a, count) in seen {
-        if files[file].uses.get(&a) == Some(&count) {
+        let here = i.operands().filter(|x| *x == (f, a)).count() as u32;
+        if files[file].uses.get(&a) == Some(&here) {
             out[file] += 1;
         }
     }

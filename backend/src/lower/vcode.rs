@@ -49,11 +49,16 @@ impl Place {
 }
 
 /// One instruction of a block and the VMEM object it touches, if any.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct CodeInstr {
     pub instr: Instr,
     pub object: Option<Object>,
+    /// Scalar registers read besides the operands: those a DMA's addresses add (0 for none).
+    pub implicit: [u8; MAX_TERMS],
 }
+
+/// Scalar registers that the addresses of one DMA may add.
+pub(super) const MAX_TERMS: usize = 8;
 
 /// A basic block under construction.
 #[derive(Clone, Debug, Default)]
@@ -82,12 +87,22 @@ impl Code {
         let mut args = [0; MAX_FIELDS];
         args[..operands.len()].copy_from_slice(operands);
         debug_assert_eq!(operands.len(), op.fields().len(), "{}", op.name());
-        self.instrs.push(CodeInstr { instr: Instr { op, args }, object });
+        self.instrs.push(CodeInstr { instr: Instr { op, args }, object, implicit: [0; MAX_TERMS] });
     }
 
     /// Any instruction without a virtual result, operands in table order.
     pub fn raw(&mut self, op: Op, operands: &[i32]) {
         self.push(op, operands, None);
+    }
+
+    /// Starts DMA `desc`, whose addresses add the registers `terms` (at most [`MAX_TERMS`]).
+    pub(super) fn dma(&mut self, desc: i32, flag: i32, terms: impl Iterator<Item = SReg>) {
+        self.push(Op::Dma, &[desc, flag], None);
+        if let Some(ci) = self.instrs.last_mut() {
+            for (slot, r) in ci.implicit.iter_mut().zip(terms) {
+                *slot = r.0;
+            }
+        }
     }
 
     /// A vector op whose first operand is its result and whose others are vector registers.

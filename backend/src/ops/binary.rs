@@ -180,7 +180,6 @@ fn broadcast_fns(opcode: Opcode) -> Option<&'static BinaryFns> {
         Opcode::ChloBroadcastShiftLeft => &SHIFT_LEFT,
         Opcode::ChloBroadcastShiftRightArithmetic => &SHIFT_RIGHT_ARITHMETIC,
         Opcode::ChloBroadcastShiftRightLogical => &SHIFT_RIGHT_LOGICAL,
-        Opcode::ChloBroadcastNextAfter => &special::NEXT_AFTER,
         Opcode::ChloBroadcastZeta => &special::ZETA,
         Opcode::ChloBroadcastPolygamma => &special::POLYGAMMA,
         _ => return None,
@@ -222,7 +221,10 @@ pub(super) fn broadcast_operand(site: &Site<'_>, i: usize, operands: &[&Tensor])
 }
 
 fn broadcast(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault> {
-    let f = broadcast_fns(site.op.opcode).ok_or_else(|| Fault::Unsupported(String::new()))?;
     let (a, b) = (broadcast_operand(site, 0, operands)?, broadcast_operand(site, 1, operands)?);
+    if site.op.opcode == Opcode::ChloBroadcastNextAfter {
+        return special::next_after(site, &[&a, &b]);
+    }
+    let f = broadcast_fns(site.op.opcode).ok_or_else(|| Fault::Unsupported(String::new()))?;
     binary(f, &a, &b, site.result(0)?.clone())
 }

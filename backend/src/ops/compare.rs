@@ -18,7 +18,7 @@ pub(super) static OPS: &[OpDef] = &[
     OpDef::new(Opcode::Select, Arity::Exactly(3), Rule::Infer(select_rule), Eval::Tensor(select)),
     OpDef::new(Opcode::Clamp, Arity::Exactly(3), Rule::Infer(clamp_rule), Eval::Tensor(clamp)),
     OpDef::new(Opcode::Convert, Arity::Exactly(1), Rule::Check(convert_rule), Eval::Tensor(convert)),
-    OpDef::new(Opcode::BitcastConvert, Arity::Exactly(1), Rule::Check(bitcast_rule), Eval::Tensor(bitcast)),
+    OpDef::new(Opcode::BitcastConvert, Arity::Exactly(1), Rule::Check(bitcast_rule), Eval::Tensor(bitcast)).quantized(),
     OpDef::new(
         Opcode::ChloBroadcastCompare,
         Arity::Exactly(2),

@@ -14,7 +14,6 @@ pub(super) static OPS: &[OpDef] = &[
     OpDef::new(Opcode::Real, Arity::Exactly(1), Rule::Infer(real_part), Eval::Tensor(real)),
     OpDef::new(Opcode::Imag, Arity::Exactly(1), Rule::Infer(real_part), Eval::Tensor(imag)),
     OpDef::new(Opcode::ChloBroadcastComplex, Arity::Exactly(2), Rule::Check(rules::any), Eval::Unsupported),
-    OpDef::new(Opcode::Fft, Arity::Exactly(1), Rule::Check(rules::any), Eval::Unsupported),
 ];
 
 pub(super) static CONJ: UnaryFns =
@@ -125,6 +124,41 @@ pub(super) fn tanh(x: C) -> C {
     }
     let d = libm::cosh(2.0 * x.0) + libm::cos(2.0 * x.1);
     (libm::sinh(2.0 * x.0) / d, libm::sin(2.0 * x.1) / d)
+}
+
+pub(super) fn expm1(x: C) -> C {
+    // exp(re) cos(im) - 1 without cancellation.
+    let half = libm::sin(x.1 / 2.0);
+    (libm::expm1(x.0) * libm::cos(x.1) - 2.0 * half * half, libm::exp(x.0) * libm::sin(x.1))
+}
+
+pub(super) fn log1p(x: C) -> C {
+    // |1 + x|^2 = 1 + re (2 + re) + im^2.
+    (0.5 * libm::log1p(x.0 * (2.0 + x.0) + x.1 * x.1), libm::atan2(x.1, 1.0 + x.0))
+}
+
+pub(super) fn logistic(x: C) -> C {
+    let e = exp((-x.0, -x.1));
+    div((1.0, 0.0), (1.0 + e.0, e.1))
+}
+
+pub(super) fn cbrt(x: C) -> C {
+    let (r, angle) = (libm::cbrt(libm::hypot(x.0, x.1)), libm::atan2(x.1, x.0) / 3.0);
+    (r * libm::cos(angle), r * libm::sin(angle))
+}
+
+pub(super) fn sinh(x: C) -> C {
+    (libm::sinh(x.0) * libm::cos(x.1), libm::cosh(x.0) * libm::sin(x.1))
+}
+
+pub(super) fn cosh(x: C) -> C {
+    (libm::cosh(x.0) * libm::cos(x.1), libm::sinh(x.0) * libm::sin(x.1))
+}
+
+pub(super) fn tan(x: C) -> C {
+    // tan x = -i tanh(i x).
+    let t = tanh((-x.1, x.0));
+    (t.1, -t.0)
 }
 
 pub(super) fn pow(a: C, b: C) -> C {

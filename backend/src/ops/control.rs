@@ -31,8 +31,6 @@ pub(super) static OPS: &[OpDef] = &[
     OpDef::new(Opcode::SdyShardingGroup, ONE, Rule::Check(rules::any), Eval::Values(nothing)),
     OpDef::new(Opcode::SdyNamedComputation, ANY, Rule::Check(region_rule), Eval::Values(inline))
         .regions(Arity::Exactly(1)),
-    OpDef::new(Opcode::SdyManualComputation, ANY, Rule::Check(rules::any), Eval::Unsupported)
-        .regions(Arity::Exactly(1)),
 ];
 
 fn agree(what: &str, a: &[Type], b: &[Type]) -> Result<(), RuleError> {

@@ -75,7 +75,9 @@ fn rule(site: &Site<'_>) -> Result<(), RuleError> {
     let (batch, features) = (x.dims[c.input[0]], x.dims[c.input[n + 1]]);
     let (per_group, outputs) = (w.dims[c.kernel[n]], w.dims[c.kernel[n + 1]]);
     ensure(fg == 1 || bg == 1, || "cannot have feature groups and batch groups".into())?;
-    ensure(features == fg * per_group, || format!("{features} features are not {fg} groups of {per_group}"))?;
+    ensure(features % fg == 0 && features / fg == per_group, || {
+        format!("{features} features are not {fg} groups of {per_group}")
+    })?;
     ensure(outputs % (fg * bg) == 0 && batch % bg == 0, || "groups do not divide batch or output features".into())?;
     let mut dims = vec![0; r.rank()];
     dims[c.output[0]] = batch / bg;
@@ -91,7 +93,7 @@ fn convolution(site: &Site<'_>, operands: &[&Tensor], options: &EvalOptions) -> 
     let c = parse(site, x.ty(), w.ty(), ty)?;
     let (a, b) = (shape::permute(x, &c.input), shape::permute(w, &c.kernel));
     let out: Vec<usize> = c.output.iter().map(|&d| ty.dims[d] as usize).collect();
-    let wide = |d: DType| matches!(d, DType::F32 | DType::F64);
+    let wide = |d: DType| matches!(d, DType::F32 | DType::F64) || !d.is_float();
     let bytes = match (Class::of(a.dtype()), Class::of(b.dtype())) {
         (Class::Complex, _) | (_, Class::Complex) => return Err(Fault::Unsupported(" of complex numbers".into())),
         (Class::Int, Class::Int) if !ty.dtype.is_float() => {

@@ -100,7 +100,7 @@ pub(super) struct Sizes {
 
 /// The product of `a` (batch, m, k) and `b` (batch, k, n) as a tensor of type `ty` with batch x m x n elements.
 pub(super) fn matmul(a: &Tensor, b: &Tensor, s: Sizes, ty: &TensorType, bf16: bool) -> Result<Tensor, Fault> {
-    let wide = |d: DType| matches!(d, DType::F32 | DType::F64);
+    let wide = |d: DType| matches!(d, DType::F32 | DType::F64) || !d.is_float();
     let bytes = match (Class::of(a.dtype()), Class::of(b.dtype()), ty.dtype.kind()) {
         (Class::Int, Class::Int, DTypeKind::Signed | DTypeKind::Unsigned) => {
             let narrow = ty.dtype.bits() <= 32;

@@ -19,8 +19,8 @@ pub(super) static OPS: &[OpDef] = &[
     OpDef::new(Opcode::DynamicReshape, TWO, Rule::Check(reshape_rule), Eval::Tensor(reshape)),
     OpDef::new(Opcode::GetDimensionSize, Arity::Exactly(1), Rule::Check(size_rule), Eval::Tensor(size)),
     unsupported!(DynamicConv, Arity::Exactly(3)),
-    unsupported!(DynamicGather, Arity::Exactly(3)),
-    unsupported!(DynamicPad, Arity::Exactly(5)),
+    OpDef::new(Opcode::DynamicGather, Arity::Exactly(3), Rule::Check(rules::any), Eval::Tensor(gather)),
+    OpDef::new(Opcode::DynamicPad, Arity::Exactly(5), Rule::Check(pad_rule), Eval::Tensor(pad)),
     unsupported!(RealDynamicSlice, Arity::Exactly(4)),
     unsupported!(SetDimensionSize, TWO),
 ];
@@ -61,6 +61,36 @@ fn reshape(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault> {
     let ty = site.result(0)?;
     declared(operands[1], &ty.dims)?;
     Ok(operands[0].with_type(ty.clone()))
+}
+
+/// The slice sizes are known only now, and so is whether they fit.
+fn gather(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault> {
+    let sizes = operands[2].to_i64();
+    let ty = super::gather::shape_rule(site, &sizes)?;
+    if ty != site.result_types() {
+        return Err(Fault::invalid("the computed shape is not the declared one"));
+    }
+    super::gather::gather_slices(site, operands, &sizes)
+}
+
+fn pad_rule(site: &Site<'_>) -> Result<(), RuleError> {
+    let (x, v, r) = (site.operand(0)?, site.operand(1)?, site.result(0)?);
+    ensure(v.rank() == 0 && v.dtype == x.dtype && r.dtype == x.dtype, || format!("cannot pad {x} with {v}"))?;
+    let vectors = (2..5).all(|i| site.operand(i).is_ok_and(|t| t.dims == [x.rank() as i64] && t.dtype.is_int()));
+    ensure(vectors && r.rank() == x.rank(), || format!("needs one padding per dimension of {x}"))
+}
+
+fn pad(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault> {
+    let (x, ty) = (operands[0], site.result(0)?);
+    let [low, high, interior] = [2, 3, 4].map(|i| operands[i].to_i64());
+    for (d, &n) in x.dims().iter().enumerate() {
+        let (low, high, gap) = (i128::from(low[d]), i128::from(high[d]), i128::from(interior[d]));
+        let size = i128::from(n) + low + high + i128::from((n - 1).max(0)) * gap;
+        if gap < 0 || low.abs() >= 1 << 48 || size != i128::from(ty.dims[d]) {
+            return Err(Fault::invalid(format!("the padding of dimension {d} does not give {ty}")));
+        }
+    }
+    Ok(super::slice::pad_with(x, operands[1].bytes(), &low, &interior, &ty.dims))
 }
 
 fn size_rule(site: &Site<'_>) -> Result<(), RuleError> {

@@ -30,15 +30,20 @@ pub(super) fn index_batch(indices: &TensorType, vector_dim: i64) -> Result<(Vec<
 }
 
 fn rule(site: &Site<'_>) -> Result<Vec<Type>, RuleError> {
+    let sizes = site.ints("slice_sizes")?;
+    shape_rule(site, sizes)
+}
+
+/// The type of the result of a gather of slices of shape `sizes`.
+pub(super) fn shape_rule(site: &Site<'_>, sizes: &[i64]) -> Result<Vec<Type>, RuleError> {
     let (x, i, d) = (site.operand(0)?, site.operand(1)?, dims(site)?);
     ensure(i.dtype.is_int(), || format!("indices should be integers, not {i}"))?;
-    let sizes = site.ints("slice_sizes")?;
     ensure(sizes.len() == x.rank(), || format!("`slice_sizes` should have {} entries", x.rank()))?;
     let fits = sizes.iter().zip(&x.dims).all(|(&s, &n)| 0 <= s && s <= n);
     ensure(fits, || format!("no slice of sizes {sizes:?} fits into {x}"))?;
     let dropped = [d.collapsed_slice_dims.as_slice(), &d.operand_batching_dims].concat();
     for k in distinct("collapsed_slice_dims and operand_batching_dims", &dropped, x.rank())? {
-        ensure(sizes[k] <= 1, || format!("dimension {k} is dropped, its slice size should be 1"))?;
+        ensure(sizes[k] == 1, || format!("dimension {k} is dropped, its slice size should be 1"))?;
     }
     let (batch, length) = index_batch(i, d.index_vector_dim)?;
     let map = distinct(
@@ -119,8 +124,12 @@ impl Indices {
 }
 
 fn gather(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault> {
+    gather_slices(site, operands, site.ints("slice_sizes")?)
+}
+
+/// A gather of slices of shape `sizes`.
+pub(super) fn gather_slices(site: &Site<'_>, operands: &[&Tensor], sizes: &[i64]) -> Result<Tensor, Fault> {
     let (x, d, ty) = (operands[0], dims(site)?, site.result(0)?);
-    let sizes = site.ints("slice_sizes")?;
     let indices = Indices::new(operands[1], d.index_vector_dim)?;
     let w = x.dtype().bytes();
     let out: Vec<usize> = ty.dims.iter().map(|&d| d as usize).collect();

@@ -70,7 +70,7 @@ fn solve(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault> {
     let transposed = matches!(site.op.attrs.text("transpose_a"), Some("TRANSPOSE" | "ADJOINT"));
     let [.., rows, columns] = *operands[1].shape().as_slice() else { return Err(Fault::invalid("needs matrices")) };
     // x op(a) = b is op(a)' x' = b': the right-hand sides are then the rows of b.
-    let flip = transposed != !left;
+    let flip = transposed == left;
     let lower = site.op.attrs.flag("lower") != flip;
     let (count, stride, step) = if left { (columns, columns, 1) } else { (rows, 1, columns) };
     for (a, b) in a.chunks_exact((n * n).max(1)).zip(b.chunks_exact_mut((rows * columns).max(1))) {

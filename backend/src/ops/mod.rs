@@ -18,6 +18,7 @@ mod convolution;
 mod dot;
 mod dynamic;
 mod elementwise;
+mod fft;
 mod gather;
 mod linalg;
 mod norm;
@@ -34,6 +35,7 @@ mod window;
 
 pub use elementwise::{BinaryFns, UnaryFns};
 pub(crate) use elementwise::{eval_binary, eval_unary};
+pub(crate) use quant::eval_quantized;
 pub(crate) use rules::types_agree;
 pub use site::{RuleError, Site};
 
@@ -71,6 +73,12 @@ pub enum Rule {
 /// An evaluation that may run regions and call functions.
 pub type EvalValues = for<'m> fn(&mut Frame<'m>, &Site<'m>, Vec<Value>) -> Result<Vec<Value>, Fault>;
 
+/// An evaluation of tensors with one result.
+pub type EvalTensor = fn(&Site<'_>, &[&Tensor]) -> Result<Tensor, Fault>;
+
+/// An evaluation of tensors that heeds the evaluator's options.
+pub type EvalTensors = fn(&Site<'_>, &[&Tensor], &EvalOptions) -> Result<Vec<Tensor>, Fault>;
+
 /// Reference semantics of an op.
 #[derive(Clone, Copy)]
 pub enum Eval {
@@ -79,9 +87,9 @@ pub enum Eval {
     /// One element at a time, of two operands.
     Binary(&'static BinaryFns),
     /// A function of tensors with one result.
-    Tensor(fn(&Site<'_>, &[&Tensor]) -> Result<Tensor, Fault>),
+    Tensor(EvalTensor),
     /// A function of tensors and the evaluator's options.
-    Tensors(fn(&Site<'_>, &[&Tensor], &EvalOptions) -> Result<Vec<Tensor>, Fault>),
+    Tensors(EvalTensors),
     /// Anything else.
     Values(EvalValues),
     /// The evaluator does not know it.
@@ -148,6 +156,7 @@ pub static FAMILIES: &[Family] = &[
     Family { name: "rng", ops: rng::OPS },
     Family { name: "norm", ops: norm::OPS },
     Family { name: "linalg", ops: linalg::OPS },
+    Family { name: "fft", ops: fft::OPS },
     Family { name: "quant", ops: quant::OPS },
     Family { name: "control", ops: control::OPS },
     Family { name: "collective", ops: collective::OPS },

@@ -2,6 +2,7 @@
 
 use tpusim_isa::num::convert::{encode_f64, encode_i64};
 
+use super::elementwise::{binary, unary};
 use super::site::ensure;
 use super::{Arity, Eval, OpDef, Rule, RuleError, Site};
 use crate::eval::strided::strides;
@@ -55,18 +56,35 @@ fn real(t: &Tensor) -> Result<Vec<f64>, Fault> {
     Ok(t.to_i64().into_iter().enumerate().map(value).collect())
 }
 
-fn quantize(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault> {
-    let ty = site.result(0)?;
+fn store(ty: &TensorType, values: Vec<f64>) -> Result<Tensor, Fault> {
     let (q, scale) = (parameters(ty)?, scale_index(ty, parameters(ty)?));
-    let store = |(i, x): (usize, f64)| {
+    let stored = |(i, x): (usize, f64)| {
         let v = (x / q.scales[scale(i)]).round_ties_even() + q.zero_points[scale(i)] as f64;
         (v as i64).clamp(q.storage_min, q.storage_max.max(q.storage_min))
     };
-    let values: Vec<i64> = real(operands[0])?.into_iter().enumerate().map(store).collect();
+    let values: Vec<i64> = values.into_iter().enumerate().map(stored).collect();
     Ok(Tensor::make(ty.clone(), encode_i64(ty.dtype, &values)))
+}
+
+fn quantize(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault> {
+    store(site.result(0)?, real(operands[0])?)
 }
 
 fn dequantize(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault> {
     let ty = site.result(0)?;
     Ok(Tensor::make(ty.clone(), encode_f64(ty.dtype, &real(operands[0])?)))
+}
+
+/// An elementwise op on quantized tensors: on the numbers they stand for, in the expressed type, and quantized again.
+pub(crate) fn eval_quantized(site: &Site<'_>, eval: &Eval, operands: &[&Tensor]) -> Result<Tensor, Fault> {
+    let ty = site.result(0)?;
+    let expressed = TensorType::new(ty.dims.clone(), ty.quant.as_ref().map_or(ty.dtype, |q| q.expressed));
+    let plain = |t: &&Tensor| Ok(Tensor::make(expressed.clone(), encode_f64(expressed.dtype, &real(t)?)));
+    let x: Vec<Tensor> = operands.iter().map(plain).collect::<Result<_, Fault>>()?;
+    let result = match (eval, x.as_slice()) {
+        (Eval::Unary(f), [a]) => unary(f, a, expressed.clone())?,
+        (Eval::Binary(f), [a, b]) => binary(f, a, b, expressed.clone())?,
+        _ => return Err(Fault::Unsupported(" on quantized tensors".into())),
+    };
+    if ty.quant.is_some() { store(ty, result.to_f64()) } else { Ok(result) }
 }

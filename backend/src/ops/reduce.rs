@@ -74,10 +74,10 @@ fn reduce<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> R
         return Ok(vec![fold_rows(&rows[0], row, tensors[1], f, op.opcode, site.result(0)?).into()]);
     }
     let mut f = ScalarFn::new(frame, site, block)?;
-    let values: Vec<Vec<Num>> = rows.iter().map(decode).collect::<Result<_, _>>()?;
+    let values: Vec<Vec<Num>> = rows.iter().map(decode).collect();
     let mut init = Vec::new();
     for t in &tensors[n..] {
-        init.extend(decode(t)?);
+        init.extend(decode(t));
     }
     let count = site.result(0)?.elements().unwrap_or(0) as usize;
     let mut out: Vec<Vec<Num>> = vec![Vec::with_capacity(count); n];
@@ -133,7 +133,7 @@ fn map_rule(site: &Site<'_>) -> Result<(), RuleError> {
 }
 
 fn map<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> Result<Vec<Value>, Fault> {
-    let values: Vec<Vec<Num>> = operands.iter().filter_map(Value::tensor).map(decode).collect::<Result<_, _>>()?;
+    let values: Vec<Vec<Num>> = operands.iter().filter_map(Value::tensor).map(decode).collect();
     let mut f = ScalarFn::new(frame, site, site.block(0)?)?;
     let ty = site.result(0)?;
     let (mut out, mut result) = (Vec::new(), Vec::new());

@@ -8,31 +8,40 @@ use tpusim_isa::num::DType;
 use tpusim_isa::num::convert::{decode_f64, decode_i64, encode_f64, encode_i64, f64_to_int, int_to_f64_odd, wrap};
 
 use super::compare::{Direction, int_order, total_order};
-use super::elementwise::Class;
+use super::elementwise::{C, Class, decode_complex, encode_complex};
+use super::rules::part;
 use super::unary::{ABS, round_to};
 use super::{BinaryFns, Eval, Site, UnaryFns, binary, lookup, shape};
 use crate::eval::{Fault, Frame, Tensor, Value};
 use crate::hlo::{Block, Op, Opcode, TensorType, ValueId};
 
-/// One element: a float of any width (exactly, as a double), or an integer or `i1`.
+/// One element: a float of any width (exactly, as a double), an integer or `i1`, or a complex number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Num {
     F(f64),
     I(i64),
+    C(C),
 }
 
 impl Num {
     fn f(self) -> f64 {
         match self {
-            Num::F(v) => v,
+            Num::F(v) | Num::C((v, _)) => v,
             Num::I(v) => v as f64,
         }
     }
 
     fn i(self) -> i64 {
         match self {
-            Num::F(v) => v as i64,
+            Num::F(v) | Num::C((v, _)) => v as i64,
             Num::I(v) => v,
+        }
+    }
+
+    fn c(self) -> C {
+        match self {
+            Num::C(v) => v,
+            other => (other.f(), 0.0),
         }
     }
 
@@ -43,11 +52,11 @@ impl Num {
 }
 
 /// The elements of `t`.
-pub(super) fn decode(t: &Tensor) -> Result<Vec<Num>, Fault> {
+pub(super) fn decode(t: &Tensor) -> Vec<Num> {
     match Class::of(t.dtype()) {
-        Class::F32 | Class::F64 => Ok(decode_f64(t.dtype(), t.bytes()).into_iter().map(Num::F).collect()),
-        Class::Int => Ok(decode_i64(t.dtype(), t.bytes()).into_iter().map(Num::I).collect()),
-        Class::Complex => Err(Fault::Unsupported(" on complex numbers".into())),
+        Class::F32 | Class::F64 => decode_f64(t.dtype(), t.bytes()).into_iter().map(Num::F).collect(),
+        Class::Int => decode_i64(t.dtype(), t.bytes()).into_iter().map(Num::I).collect(),
+        Class::Complex => decode_complex(t).into_iter().map(Num::C).collect(),
     }
 }
 
@@ -55,6 +64,7 @@ pub(super) fn decode(t: &Tensor) -> Result<Vec<Num>, Fault> {
 pub(super) fn encode(ty: &TensorType, values: &[Num]) -> Tensor {
     let bytes = match Class::of(ty.dtype) {
         Class::Int => encode_i64(ty.dtype, &values.iter().map(|v| v.i()).collect::<Vec<_>>()),
+        Class::Complex => return encode_complex(ty.clone(), &values.iter().map(|v| v.c()).collect::<Vec<_>>()),
         _ => encode_f64(ty.dtype, &values.iter().map(|v| v.f()).collect::<Vec<_>>()),
     };
     Tensor::make(ty.clone(), bytes)
@@ -134,7 +144,7 @@ impl<'m> ScalarFn<'m> {
                 for v in frame.region(block, tensors)? {
                     let t =
                         v.tensor().ok_or_else(|| Fault::invalid("a region returns something else than a tensor"))?;
-                    out.extend(decode(t)?);
+                    out.extend(decode(t));
                 }
             }
         }
@@ -154,7 +164,7 @@ fn translate(frame: &Frame<'_>, site: &Site<'_>, block: &Block) -> Option<Progra
             let l = shape::literal(&Site { op, ..*site }).ok()?;
             scalar(*op.results.first()?)?;
             slot.insert(*op.results.first()?, block.args.len() + fixed.len());
-            fixed.push(*decode(&Tensor::from_literal(l).ok()?).ok()?.first()?);
+            fixed.push(*decode(&Tensor::from_literal(l).ok()?).first()?);
             continue;
         }
         for &v in &op.operands {
@@ -163,16 +173,13 @@ fn translate(frame: &Frame<'_>, site: &Site<'_>, block: &Block) -> Option<Progra
             }
             scalar(v)?;
             slot.insert(v, block.args.len() + fixed.len());
-            fixed.push(*decode(frame.value(v)?.tensor()?).ok()?.first()?);
+            fixed.push(*decode(frame.value(v)?.tensor()?).first()?);
         }
     }
     let mut steps = Vec::new();
     for op in body.iter().filter(|op| op.opcode != Opcode::Constant) {
         let (&[result], [first, ..]) = (op.results.as_slice(), op.operands.as_slice()) else { return None };
         let (from, to) = (scalar(*first)?.dtype, scalar(result)?.dtype);
-        if Class::of(from) == Class::Complex || Class::of(to) == Class::Complex {
-            return None;
-        }
         let mut operands = [0; 3];
         for (o, v) in operands.iter_mut().zip(&op.operands) {
             *o = *slot.get(v)?;
@@ -182,8 +189,10 @@ fn translate(frame: &Frame<'_>, site: &Site<'_>, block: &Block) -> Option<Progra
             (Opcode::Compare, _) => Step::Compare(Direction::of(&inner_site).ok()?, total_order(&inner_site), from),
             (Opcode::Select, _) => Step::Select,
             (Opcode::Clamp, _) => Step::Clamp(to),
-            (Opcode::Convert, _) => Step::Convert(from, to),
-            (Opcode::Abs, _) => Step::Unary(&ABS, from),
+            (Opcode::Convert, _) if Class::of(from) != Class::Complex && Class::of(to) != Class::Complex => {
+                Step::Convert(from, to)
+            }
+            (Opcode::Abs, _) if Class::of(from) != Class::Complex => Step::Unary(&ABS, from),
             (Opcode::Reshape | Opcode::BroadcastInDim, _) => Step::Copy,
             (_, Eval::Unary(f)) if unary_knows(f, from) => Step::Unary(f, from),
             (_, Eval::Binary(f)) if binary_knows(f, from) => Step::Binary(f, from),
@@ -201,7 +210,7 @@ fn unary_knows(f: &UnaryFns, d: DType) -> bool {
         Class::F32 => f.f32.is_some(),
         Class::F64 => f.f64.is_some(),
         Class::Int => f.int.is_some(),
-        Class::Complex => false,
+        Class::Complex => f.complex.is_some(),
     }
 }
 
@@ -210,12 +219,19 @@ fn binary_knows(f: &BinaryFns, d: DType) -> bool {
         Class::F32 => f.f32.is_some(),
         Class::F64 => f.f64.is_some(),
         Class::Int => f.int.is_some(),
-        Class::Complex => false,
+        Class::Complex => f.complex.is_some(),
     }
+}
+
+fn round_parts(d: DType, v: C) -> C {
+    (round_to(part(d), v.0), round_to(part(d), v.1))
 }
 
 /// Applies `f` to one element of type `d`.
 fn unary(f: &UnaryFns, d: DType, a: Num) -> Num {
+    if let (Class::Complex, Some(f)) = (Class::of(d), f.complex) {
+        return Num::C(round_parts(d, f(a.c())));
+    }
     match (Class::of(d), f.f32, f.f64, f.int) {
         (Class::F32, Some(f), ..) => Num::F(round_to(d, f(a.f() as f32).into())),
         (Class::F64, _, Some(f), _) => Num::F(f(a.f())),
@@ -226,6 +242,9 @@ fn unary(f: &UnaryFns, d: DType, a: Num) -> Num {
 
 /// Applies `f` to two elements of type `d`.
 pub(super) fn apply(f: &BinaryFns, d: DType, a: Num, b: Num) -> Num {
+    if let (Class::Complex, Some(f)) = (Class::of(d), f.complex) {
+        return Num::C(round_parts(d, f(a.c(), b.c())));
+    }
     match (Class::of(d), f.f32, f.f64, f.int) {
         (Class::F32, Some(f), ..) => Num::F(round_to(d, f(a.f() as f32, b.f() as f32).into())),
         (Class::F64, _, Some(f), _) => Num::F(f(a.f(), b.f())),
@@ -241,6 +260,7 @@ fn step(s: &Step, [a, b, c]: [Num; 3]) -> Num {
         Step::Compare(direction, total, d) => {
             let order = match Class::of(d) {
                 Class::Int => Some(int_order(d, a.i(), b.i())),
+                Class::Complex => a.c().partial_cmp(&b.c()),
                 _ if total => Some(a.f().total_cmp(&b.f())),
                 _ => a.f().partial_cmp(&b.f()),
             };

@@ -68,15 +68,15 @@ fn rule(site: &Site<'_>) -> Result<Vec<Type>, RuleError> {
         dtypes.push(x.dtype);
     }
     reducer_rule(site, site.block(0)?, &dtypes)?;
-    Ok((0..n).map(|k| site.operand_type(k).cloned()).collect::<Result<_, _>>()?)
+    (0..n).map(|k| site.operand_type(k).cloned()).collect()
 }
 
 fn scatter<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> Result<Vec<Value>, Fault> {
     let (n, d, block) = (inputs(site)?, dims(site)?, site.block(0)?);
     let tensors: Vec<&Tensor> = operands.iter().filter_map(Value::tensor).collect();
     let indices = Indices::new(tensors[n], d.index_vector_dim)?;
-    let mut out: Vec<Vec<Num>> = tensors[..n].iter().map(|t| decode(t)).collect::<Result<_, _>>()?;
-    let updates: Vec<Vec<Num>> = tensors[n + 1..].iter().map(|t| decode(t)).collect::<Result<_, _>>()?;
+    let mut out: Vec<Vec<Num>> = tensors[..n].iter().map(|t| decode(t)).collect();
+    let updates: Vec<Vec<Num>> = tensors[n + 1..].iter().map(|t| decode(t)).collect();
     let mut f = ScalarFn::new(frame, site, block)?;
     let sizes = tensors[0].dims();
     let (own, along) = (strides(&tensors[0].shape()), window_dims(d, sizes.len()));

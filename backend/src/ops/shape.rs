@@ -192,7 +192,7 @@ fn concatenate_rule(site: &Site<'_>) -> Result<Vec<Type>, RuleError> {
         let x = site.operand(i)?;
         let fits = x.rank() == dims.len() && (0..dims.len()).all(|k| k == d || x.dims[k] == dims[k]);
         ensure(fits && x.dtype == first.dtype, || format!("cannot join {first} and {x} along dimension {d}"))?;
-        dims[d] += x.dims[d];
+        dims[d] = dims[d].saturating_add(x.dims[d]);
     }
     Ok(vec![rules::reshaped(first, dims)])
 }

@@ -36,7 +36,8 @@ fn bounds(site: &Site<'_>, x: &TensorType) -> Result<Bounds, RuleError> {
     for d in 0..x.rank() {
         let ok = 0 <= start[d] && start[d] <= limit[d] && limit[d] <= x.dims[d] && stride[d] > 0;
         ensure(ok, || format!("{}:{}:{} is no slice of dimension {d} of {x}", start[d], limit[d], stride[d]))?;
-        size.push((limit[d] - start[d] + stride[d] - 1) / stride[d]);
+        let length = limit[d] - start[d];
+        size.push(length / stride[d] + i64::from(length % stride[d] != 0));
     }
     Ok(Bounds { start: start.to_vec(), stride, size })
 }
@@ -52,7 +53,9 @@ fn slice(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault> {
     let own = strides(&x.shape());
     let out: Vec<usize> = b.size.iter().map(|&n| n as usize).collect();
     let base = own.iter().zip(&b.start).map(|(s, &i)| s * i as isize).sum();
-    let stride: Vec<isize> = own.iter().zip(&b.stride).map(|(s, &k)| s * k as isize).collect();
+    // A step beyond the dimension is never taken.
+    let step = |d: usize| b.stride[d].min(x.dims()[d]) as isize;
+    let stride: Vec<isize> = own.iter().enumerate().map(|(d, s)| s * step(d)).collect();
     Ok(Tensor::make(site.result(0)?.clone(), read(x.bytes(), x.dtype().bytes(), &out, &stride, base)))
 }
 

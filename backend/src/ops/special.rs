@@ -1,6 +1,9 @@
 //! CHLO's elementwise mathematics. Functions that `libm` lacks are computed in double precision.
 
-use super::elementwise::{BinaryFns, UnaryFns};
+use tpusim_isa::num::FloatFormat;
+use tpusim_isa::num::convert::encode_f64;
+
+use super::elementwise::{BinaryFns, UnaryFns, binary};
 use super::{Arity, Eval, OpDef, Rule, Site, complex, math, rules};
 use crate::eval::{Fault, Tensor};
 use crate::hlo::Opcode;
@@ -38,9 +41,9 @@ pub(super) static OPS: &[OpDef] = &[
     unary!(ChloAsinh, libm::asinhf, libm::asinh),
     unary!(ChloAtan, libm::atanf, libm::atan),
     unary!(ChloAtanh, libm::atanhf, libm::atanh),
-    unary!(ChloCosh, libm::coshf, libm::cosh),
-    unary!(ChloSinh, libm::sinhf, libm::sinh),
-    unary!(ChloTan, libm::tanf, libm::tan),
+    OpDef::new(Opcode::ChloCosh, ONE, Rule::Infer(rules::elementwise_float), Eval::Unary(&COSH)),
+    OpDef::new(Opcode::ChloSinh, ONE, Rule::Infer(rules::elementwise_float), Eval::Unary(&SINH)),
+    OpDef::new(Opcode::ChloTan, ONE, Rule::Infer(rules::elementwise_float), Eval::Unary(&TAN)),
     unary!(ChloErf, libm::erff, libm::erf),
     unary!(ChloErfc, libm::erfcf, libm::erfc),
     unary!(ChloErfInv, math::erf_inv),
@@ -49,7 +52,7 @@ pub(super) static OPS: &[OpDef] = &[
     unary!(ChloBesselI1e, math::bessel_i1e),
     OpDef::new(Opcode::ChloSquare, ONE, Rule::Infer(rules::elementwise), Eval::Unary(&SQUARE)),
     OpDef::new(Opcode::ChloConj, ONE, Rule::Infer(rules::elementwise), Eval::Unary(&complex::CONJ)),
-    OpDef::new(Opcode::ChloNextAfter, TWO, Rule::Infer(rules::elementwise_float), Eval::Binary(&NEXT_AFTER)),
+    OpDef::new(Opcode::ChloNextAfter, TWO, Rule::Infer(rules::elementwise_float), Eval::Tensor(next_after)),
     OpDef::new(Opcode::ChloZeta, TWO, Rule::Infer(rules::elementwise_float), Eval::Binary(&ZETA)),
     OpDef::new(Opcode::ChloPolygamma, TWO, Rule::Infer(rules::elementwise_float), Eval::Binary(&POLYGAMMA)),
     OpDef::new(Opcode::ChloIsInf, ONE, Rule::Infer(rules::float_test), Eval::Tensor(is_inf)),
@@ -58,14 +61,16 @@ pub(super) static OPS: &[OpDef] = &[
     unsupported!(ChloAsinAcosKernel, ONE),
 ];
 
+static COSH: UnaryFns = UnaryFns { complex: Some(complex::cosh), ..float(libm::coshf, libm::cosh) };
+static SINH: UnaryFns = UnaryFns { complex: Some(complex::sinh), ..float(libm::sinhf, libm::sinh) };
+static TAN: UnaryFns = UnaryFns { complex: Some(complex::tan), ..float(libm::tanf, libm::tan) };
 static SQUARE: UnaryFns = UnaryFns {
     f32: Some(|x| x * x),
     f64: Some(|x| x * x),
     int: Some(|_, x| x.wrapping_mul(x)),
     complex: Some(|x| complex::mul(x, x)),
 };
-// A narrow float's neighbour is not that of its f32 form; only types with their own arithmetic have an answer here.
-pub(super) static NEXT_AFTER: BinaryFns = float2(math::next_after32, math::next_after64);
+static NEXT_AFTER: BinaryFns = float2(math::next_after32, math::next_after64);
 pub(super) static ZETA: BinaryFns = float2(|s, q| math::zeta(s.into(), q.into()) as f32, math::zeta);
 pub(super) static POLYGAMMA: BinaryFns = float2(|n, x| math::polygamma(n.into(), x.into()) as f32, math::polygamma);
 
@@ -76,6 +81,34 @@ pub(super) fn native_composite(name: &str) -> Option<&'static UnaryFns> {
         Eval::Unary(f) => Some(f),
         _ => None,
     }
+}
+
+/// The numbers after those of the first operand in the direction of the second.
+pub(super) fn next_after(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault> {
+    let [a, b] = operands else { return Err(Fault::invalid("needs two operands")) };
+    let ty = site.result(0)?.clone();
+    // A narrow float's neighbour is that of its code.
+    let Some(format) = FloatFormat::of(a.dtype()) else { return binary(&NEXT_AFTER, a, b, ty) };
+    let pairs = a.to_f64().into_iter().zip(b.to_f64());
+    let values: Vec<f64> = pairs.map(|(a, b)| neighbour(format, a, b)).collect();
+    let bytes = encode_f64(a.dtype(), &values);
+    Ok(Tensor::make(ty, bytes))
+}
+
+fn neighbour(format: FloatFormat, a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() {
+        return f64::NAN;
+    }
+    if a == b {
+        return b;
+    }
+    if a == 0.0 {
+        return format.decode(1).copysign(b);
+    }
+    // Codes without their sign are in the order of magnitudes.
+    let magnitude = format.encode(a.abs());
+    let outwards = (a < b) == (a > 0.0);
+    format.decode(if outwards { magnitude + 1 } else { magnitude - 1 }).copysign(a)
 }
 
 fn is_inf(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault> {

@@ -40,21 +40,21 @@ pub(super) static OPS: &[OpDef] = &[
     OpDef::new(Opcode::Abs, ONE, Rule::Infer(complex::real_part), Eval::Tensor(abs)),
     OpDef::new(Opcode::Negate, ONE, Rule::Infer(rules::elementwise), Eval::Unary(&NEGATE)),
     OpDef::new(Opcode::Sign, ONE, Rule::Infer(rules::elementwise), Eval::Unary(&SIGN)),
-    float!(Cbrt, libm::cbrtf, libm::cbrt),
+    float!(Cbrt, libm::cbrtf, libm::cbrt, complex::cbrt),
     float!(Ceil, f32::ceil, f64::ceil),
     float!(Cosine, libm::cosf, libm::cos, complex::cos),
     float!(Exponential, libm::expf, libm::exp, complex::exp),
-    float!(ExponentialMinusOne, libm::expm1f, libm::expm1),
+    float!(ExponentialMinusOne, libm::expm1f, libm::expm1, complex::expm1),
     float!(Floor, f32::floor, f64::floor),
     float!(Log, libm::logf, libm::log, complex::log),
-    float!(LogPlusOne, libm::log1pf, libm::log1p),
-    float!(Logistic, math::logistic32, math::logistic64),
+    float!(LogPlusOne, libm::log1pf, libm::log1p, complex::log1p),
+    float!(Logistic, math::logistic32, math::logistic64, complex::logistic),
     float!(RoundNearestAfz, f32::round, f64::round),
     float!(RoundNearestEven, f32::round_ties_even, f64::round_ties_even),
     float!(Rsqrt, |x| (1.0 / f64::from(x).sqrt()) as f32, |x| 1.0 / x.sqrt(), complex::rsqrt),
     float!(Sine, libm::sinf, libm::sin, complex::sin),
     float!(Sqrt, f32::sqrt, f64::sqrt, complex::sqrt),
-    float!(Tan, libm::tanf, libm::tan),
+    float!(Tan, libm::tanf, libm::tan, complex::tan),
     float!(Tanh, libm::tanhf, libm::tanh, complex::tanh),
     int!(Not, |d, x| if d == DType::I1 { x ^ 1 } else { !x }),
     int!(Popcnt, |d, x| i64::from(field(d, x).count_ones())),
@@ -122,6 +122,10 @@ fn reduce_precision(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fau
 
 /// Rounds `v` to a float of `e` exponent and `m` mantissa bits that has infinities but no subnormals.
 fn narrow(v: f64, e: u32, m: u32) -> f64 {
+    if v.is_nan() && m == 0 {
+        // No mantissa bit is left to tell a NaN.
+        return f64::INFINITY.copysign(v);
+    }
     if !v.is_finite() || v == 0.0 {
         return v;
     }

@@ -143,8 +143,8 @@ fn reduce_window<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value
         return Ok(vec![fold_windows(&axes, tensors[0], tensors[1], f, op.opcode, ty)?.into()]);
     }
     let mut f = ScalarFn::new(frame, site, block)?;
-    let values: Vec<Vec<Num>> = tensors[..n].iter().map(|t| decode(t)).collect::<Result<_, _>>()?;
-    let init: Vec<Num> = tensors[n..].iter().filter_map(|t| decode(t).ok()?.first().copied()).collect();
+    let values: Vec<Vec<Num>> = tensors[..n].iter().map(|t| decode(t)).collect();
+    let init: Vec<Num> = tensors[n..].iter().filter_map(|t| decode(t).first().copied()).collect();
     let mut out: Vec<Vec<Num>> = vec![Vec::new(); n];
     let (mut args, mut acc) = (Vec::new(), Vec::new());
     each_index(&shape(ty), |at| {
@@ -180,8 +180,8 @@ fn fold_windows(
             Ok(Tensor::make(ty.clone(), encode_f64(ty.dtype, &v)))
         }
         _ => {
-            let init = decode(init)?[0];
-            let v = folded(axes, &decode(x)?, init, ty, |a, b| apply(f, ty.dtype, a, b))?;
+            let init = decode(init)[0];
+            let v = folded(axes, &decode(x), init, ty, |a, b| apply(f, ty.dtype, a, b))?;
             Ok(encode(ty, &v))
         }
     }
@@ -216,7 +216,7 @@ fn select_and_scatter<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<
     let axes = axes(site, tensors[0].ty())?;
     let mut select = ScalarFn::new(frame, site, site.block(0)?)?;
     let mut scatter = ScalarFn::new(frame, site, site.block(1)?)?;
-    let (x, source, init) = (decode(tensors[0])?, decode(tensors[1])?, decode(tensors[2])?);
+    let (x, source, init) = (decode(tensors[0]), decode(tensors[1]), decode(tensors[2]));
     let mut out = vec![init[0]; x.len()];
     let (mut next, mut result) = (source.iter(), Vec::new());
     each_index(&tensors[1].shape(), |at| {

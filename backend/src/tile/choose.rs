@@ -144,6 +144,7 @@ pub fn dot_tilings(k: &DotKernel, chip: &ChipSpec) -> Vec<DotTiling> {
     let dim = u64::from(*chip.mxu.dim);
     let mxus = *chip.mxu.count;
     let push = k.push_rows();
+    let interval = u64::from(chip.mxu_interval(k.format));
     let cores_want = *chip.tensorcores_per_device;
     let vmem_cap = (*chip.vmem_bytes as f64 * VMEM_SHARE) as u64;
     let mut all: Vec<(f64, DotTiling)> = Vec::new();
@@ -164,7 +165,7 @@ pub fn dot_tilings(k: &DotKernel, chip: &ChipSpec) -> Vec<DotTiling> {
                                 rows,
                                 cols,
                                 k: k_block,
-                                chunk: chunk(rows, push * u64::from(rs)),
+                                chunk: chunk(rows, push * u64::from(rs), interval),
                                 k_split: ks,
                                 col_split: cs,
                                 row_split: rs,
@@ -239,9 +240,9 @@ fn blocks(total: u64, unit: u64) -> Vec<u64> {
 }
 
 /// Rows of a step: enough to hide weight pushes, few enough that the step's code stays short.
-fn chunk(rows: u64, unit: u64) -> u64 {
+fn chunk(rows: u64, unit: u64, interval: u64) -> u64 {
     let pushes = rows.div_ceil(unit);
-    let steps = pushes.div_ceil(64);
+    let steps = pushes.div_ceil((512 / interval.max(1)).clamp(16, 64));
     pushes.div_ceil(steps) * unit
 }
 
@@ -285,12 +286,15 @@ fn estimate(k: &DotKernel, chip: &ChipSpec, t: &DotTiling) -> Estimate {
         / slots(Slot::Extended);
     let adds = outs * f64::from(t.k_split) / slots(Slot::Valu);
     let stores = outs / slots(Slot::VStore);
-    let per_push = [interval, loads, pops, extended, adds, stores].into_iter().fold(0.0, f64::max);
+    // Slots that are all nearly full cannot all be filled: a soft maximum.
+    let per_push = [interval, loads, pops, extended, adds, stores].iter().map(|x| x.powi(8)).sum::<f64>().powf(0.125);
     let push_weights = f64::from(*chip.mxu.push_interval) * (dim as f64 / (8.0 * q)) * halves;
-    let step = (per_push * pushes).max(push_weights);
-    let segments = if kb > 1 { 1.6 } else { k_groups.min(3.0) };
+    // Weights are pushed while a step's own rows stream; what the lagging rows leave no time for is exposed.
+    let lag = ((f64::from(*chip.mxu.latency) + 32.0) / interval).ceil() + 1.0;
+    let room = (pushes - lag).max(0.0) * per_push;
+    let step = per_push * pushes + (push_weights - room).max(0.0) + 6.0 + f64::from(*chip.latency.branch);
     let fill = f64::from(*chip.mxu.latency) + push_weights + 40.0;
-    let mut block = chunks * (k_groups * c_groups * step + segments * fill) + 60.0;
+    let mut block = chunks * (k_groups * c_groups * step + fill) + 60.0;
     let (sb, wb) = (k.stream.dtype.bytes() as u64, k.weights.dtype.bytes() as u64);
     // Preparing operands costs a pass of the vector unit over the block.
     let registers = |rows: u64, cols: u64| (rows * cols) as f64 / 1024.0;

@@ -98,6 +98,16 @@ pub fn round_bf16(x: f32) -> f32 {
     half::bf16::from_f32(x).to_f32()
 }
 
+// NaNs get the one payload of `ml_dtypes`: what `half` makes of a payload depends on the processor.
+
+fn bf16_bits(x: f32) -> u16 {
+    if x.is_nan() { 0x7fc0 | (x.to_bits() >> 31 << 15) as u16 } else { half::bf16::from_f32(x).to_bits() }
+}
+
+fn f16_bits(x: f32) -> u16 {
+    if x.is_nan() { 0x7e00 | (x.to_bits() >> 31 << 15) as u16 } else { half::f16::from_f32(x).to_bits() }
+}
+
 /// All elements as `f32`: exact for float types up to 32 bits, rounded once for `f64` and integers.
 pub fn decode_f32(dtype: DType, bytes: &[u8]) -> Vec<f32> {
     match dtype {
@@ -127,8 +137,8 @@ fn element_f32(dtype: DType, b: &[u8]) -> f32 {
 pub fn encode_f32(dtype: DType, values: &[f32]) -> Vec<u8> {
     match dtype {
         DType::F32 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
-        DType::BF16 => values.iter().flat_map(|&v| half::bf16::from_f32(v).to_le_bytes()).collect(),
-        DType::F16 => values.iter().flat_map(|&v| half::f16::from_f32(v).to_le_bytes()).collect(),
+        DType::BF16 => values.iter().flat_map(|&v| bf16_bits(v).to_le_bytes()).collect(),
+        DType::F16 => values.iter().flat_map(|&v| f16_bits(v).to_le_bytes()).collect(),
         _ => encode_with(dtype, values.len(), |i| from_f64(dtype, f64::from(values[i]))),
     }
 }

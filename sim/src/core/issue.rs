@@ -62,8 +62,8 @@ impl Scoreboard {
                 xlu_interval: u64::from(*l.xlu_interval),
                 xlu_transpose: u64::from(*l.xlu_transpose),
                 scalar_load_interval: u64::from(*l.scalar_load_interval),
-                dma_gap: chip.cycles(*chip.overhead.dma_issue_s),
-                dma_latency: chip.cycles(*chip.hbm.latency_s),
+                dma_gap: chip.cycles(*chip.overhead.dma_issue_s).min(1 << 40),
+                dma_latency: chip.cycles(*chip.hbm.latency_s).min(1 << 40),
             },
             now: 0,
             ready: vec![0; Files::of(chip).entries()],
@@ -113,6 +113,9 @@ impl Scoreboard {
         for &(r, latency) in &b.writes {
             let ready = &mut self.ready[r as usize];
             *ready = (*ready).max(t + u64::from(latency));
+        }
+        if t >= super::END {
+            return Err(FaultKind::TimeOverflow);
         }
         self.now = t + 1;
         for u in &b.uses {
@@ -188,7 +191,7 @@ impl Scoreboard {
             Use::Dma { desc, flag } => {
                 let c = costs[desc as usize];
                 let (from, to, done) = self.dma.start(t, c.service, r.dma_gap, r.dma_latency);
-                if done > 1 << 62 {
+                if done >= super::END {
                     return Err(FaultKind::TimeOverflow);
                 }
                 self.flags.add(flag, 1, done, t);

@@ -18,6 +18,9 @@ use crate::profile::{Profile, Stall, Unit};
 use fold::History;
 use issue::Scoreboard;
 
+/// Runs longer than this are refused, so that no sum of times overflows.
+const END: u64 = 1 << 61;
+
 /// One run of a program on one device.
 pub(crate) struct Engine<'a, D> {
     program: &'a Program,
@@ -102,7 +105,7 @@ impl<'a, D: Datapath> Engine<'a, D> {
             if let Some(jump) = history.visit(i, trip, &self.board, &self.probe) {
                 let now = self.board.now();
                 let by = jump.period.checked_mul(jump.times).ok_or(FaultKind::TimeOverflow)?;
-                now.checked_add(by).filter(|t| *t < 1 << 62).ok_or(FaultKind::TimeOverflow)?;
+                now.checked_add(by).filter(|t| *t < END).ok_or(FaultKind::TimeOverflow)?;
                 self.probe.repeat(&jump.mark, now, jump.period, jump.times);
                 self.board.shift(by);
                 let skipped = jump.iterations * jump.times as u32;
@@ -139,11 +142,14 @@ impl<'a, D: Datapath> Engine<'a, D> {
         let (start, before) = (self.board.now(), self.probe.counters);
         self.probe.begin_op(op);
         self.data.begin_op(info.cores);
-        let launch = self.chip.cycles(*self.chip.overhead.op_launch_s);
+        let launch = self.chip.cycles(*self.chip.overhead.op_launch_s).min(END);
         self.board.stall(Stall::Launch, launch, &mut self.probe);
         self.walk(body)?;
         self.drain()?;
         self.board.stall(Stall::Modelled, info.modelled_cycles, &mut self.probe);
+        if self.board.now() >= END {
+            return Err(FaultKind::TimeOverflow);
+        }
         self.probe.end_op(start, before, self.board.now());
         if D::DATA {
             self.other_cores(body)?;

@@ -4,16 +4,17 @@ use std::collections::VecDeque;
 
 use tpusim_isa::num::{DTypeKind, Format};
 
-use super::kernel;
+use super::kernel::{self, Aligned};
 use crate::fault::FaultKind;
+use crate::simd::{Work, widest};
 use crate::vpu::format::{table8, widen};
 use crate::vpu::regs::{LANES, Reg, SUBLANES, WORDS};
 
-/// Weights, widened to 32 bits.
-#[derive(Clone, Debug)]
+/// Weights as f32, row-major, dim x dim. Integers of 8 bits are exact in it.
+#[derive(Debug)]
 struct Weights {
-    /// Row-major, dim x dim; words of f32 or i32.
-    words: Vec<u32>,
+    values: Aligned,
+    /// Whether they are integers, once anything was pushed.
     integer: Option<bool>,
 }
 
@@ -22,17 +23,16 @@ struct Weights {
 pub(crate) struct MxuData {
     dim: usize,
     shadow: Weights,
-    active: Vec<f32>,
-    active_int: Vec<i32>,
-    integer: Option<bool>,
+    active: Weights,
+    /// Blocks of 8 x 8 weights that were pushed since the last latch.
+    pushed: Vec<bool>,
     queue: VecDeque<Box<Reg>>,
     accumulators: Vec<Box<Reg>>,
     fill: u32,
     limit: usize,
-    lhs: Vec<f32>,
-    lhs_int: Vec<i32>,
-    out: Vec<f32>,
-    out_int: Vec<i32>,
+    lhs: Aligned,
+    out: Aligned,
+    /// Registers to use again.
     free: Vec<Box<Reg>>,
 }
 
@@ -43,20 +43,18 @@ fn is_integer(f: Format) -> bool {
 impl MxuData {
     /// An array of `dim` x `dim` whose weights and accumulators start as `fill`; `limit` is how many accumulator registers it has.
     pub fn new(dim: usize, limit: usize, fill: u32) -> Self {
+        let weights = || Weights { values: Aligned::new(dim * dim, f32::from_bits(fill)), integer: None };
         MxuData {
             dim,
-            shadow: Weights { words: vec![fill; dim * dim], integer: None },
-            active: vec![f32::from_bits(fill); dim * dim],
-            active_int: Vec::new(),
-            integer: None,
+            shadow: weights(),
+            active: weights(),
+            pushed: vec![false; (dim / 8) * (dim / 8)],
             queue: VecDeque::new(),
             accumulators: Vec::new(),
             fill,
             limit,
-            lhs: Vec::new(),
-            lhs_int: Vec::new(),
-            out: Vec::new(),
-            out_int: Vec::new(),
+            lhs: Aligned::new(SUBLANES * 4 * dim, 0.0),
+            out: Aligned::new(SUBLANES * 4 * dim, 0.0),
             free: Vec::new(),
         }
     }
@@ -71,28 +69,39 @@ impl MxuData {
         let (d, p) = (self.dim, f.packing());
         let halves = d / LANES;
         let (row0, col0) = (slot / halves * SUBLANES * p, slot % halves * LANES);
-        if self.shadow.integer.is_some_and(|i| i != is_integer(f)) {
-            self.shadow.words.fill(self.fill);
-        }
         self.shadow.integer = Some(is_integer(f));
-        unpack(a, f, |row, lane, w| {
-            let (r, c) = (row0 + row, col0 + lane);
-            let at = if transposed { c * d + r } else { r * d + c };
-            self.shadow.words[at] = w;
-        });
+        for r in (row0..row0 + SUBLANES * p).step_by(8) {
+            for c in (col0..col0 + LANES).step_by(8) {
+                let (r, c) = if transposed { (c, r) } else { (r, c) };
+                self.pushed[r / 8 * (d / 8) + c / 8] = true;
+            }
+        }
+        let to = self.shadow.values.get_mut();
+        if transposed {
+            widest(Unpack { a, f, put: |row, lane, v| to[(col0 + lane) * d + row0 + row] = v });
+        } else {
+            widest(Unpack { a, f, put: |row, lane, v| to[(row0 + row) * d + col0 + lane] = v });
+        }
     }
 
-    /// Makes the shadow weights active.
+    /// Makes the shadow weights active. The shadow keeps what it had, which matters only where nothing is pushed before the next
+    /// latch; so the buffers change places, and what is missing is copied then.
     pub fn latch(&mut self) {
-        self.integer = self.shadow.integer;
-        let w = &self.shadow.words;
-        if self.integer == Some(true) {
-            self.active_int.clear();
-            self.active_int.extend(w.iter().map(|x| *x as i32));
-        } else {
-            self.active.clear();
-            self.active.extend(w.iter().map(|x| f32::from_bits(*x)));
+        let n = self.dim / 8;
+        for (i, pushed) in self.pushed.iter_mut().enumerate() {
+            if !std::mem::take(pushed) {
+                let at = i / n * 8 * self.dim + i % n * 8;
+                for r in 0..8 {
+                    let range = at + r * self.dim..at + r * self.dim + 8;
+                    self.shadow.values.get_mut()[range.clone()].copy_from_slice(&self.active.values.get()[range]);
+                }
+            }
         }
+        if self.shadow.integer.is_none() {
+            self.shadow.integer = self.active.integer;
+        }
+        std::mem::swap(&mut self.shadow, &mut self.active);
+        self.shadow.integer = None;
     }
 
     /// Streams the rows of `a` (and `b` when the array is 256 wide) and queues the results.
@@ -100,7 +109,7 @@ impl MxuData {
         self.stream(a, b, f)?;
         for i in 0..f.packing() * (self.dim / LANES) {
             let mut r = self.free.pop().unwrap_or_default();
-            self.result(i, is_integer(f), &mut r);
+            self.result(i, f, &mut r);
             self.queue.push_back(r);
         }
         Ok(())
@@ -117,14 +126,13 @@ impl MxuData {
         }
         let mut r = self.free.pop().unwrap_or_default();
         for i in 0..count {
-            self.result(i, is_integer(f), &mut r);
+            self.result(i, f, &mut r);
             let Some(acc) = self.accumulators.get_mut(first + i) else { break };
-            for (s, x) in acc.0.iter_mut().zip(&r.0) {
-                *s = match (fresh, is_integer(f)) {
-                    (true, _) => *x,
-                    (false, true) => s.wrapping_add(*x),
-                    (false, false) => (f32::from_bits(*s) + f32::from_bits(*x)).to_bits(),
-                };
+            let pairs = acc.0.iter_mut().zip(&r.0);
+            match (fresh, is_integer(f)) {
+                (true, _) => pairs.for_each(|(s, x)| *s = *x),
+                (false, true) => pairs.for_each(|(s, x)| *s = s.wrapping_add(*x)),
+                (false, false) => pairs.for_each(|(s, x)| *s = (f32::from_bits(*s) + f32::from_bits(*x)).to_bits()),
             }
         }
         self.free.push(r);
@@ -132,9 +140,9 @@ impl MxuData {
     }
 
     /// Next queued result into `out`.
-    pub fn pop(&mut self, out: &mut Reg) -> Result<(), FaultKind> {
-        let r = self.queue.pop_front().ok_or(FaultKind::EmptyQueue { unit: "MXU result" })?;
-        out.0.copy_from_slice(&r.0);
+    pub fn pop(&mut self, out: &mut Box<Reg>) -> Result<(), FaultKind> {
+        let mut r = self.queue.pop_front().ok_or(FaultKind::EmptyQueue { unit: "MXU result" })?;
+        std::mem::swap(&mut r, out);
         self.free.push(r);
         Ok(())
     }
@@ -148,66 +156,84 @@ impl MxuData {
     }
 
     fn stream(&mut self, a: &Reg, b: &Reg, f: Format) -> Result<(), FaultKind> {
-        if self.integer.is_some_and(|i| i != is_integer(f)) {
+        if self.active.integer.is_some_and(|i| i != is_integer(f)) {
             return Err(FaultKind::WeightFamily { format: f });
         }
         let (d, rows) = (self.dim, SUBLANES * f.packing());
-        let halves = [a, b];
-        if is_integer(f) {
-            self.lhs_int.resize(rows * d, 0);
-            self.out_int.resize(rows * d, 0);
-            for (h, x) in halves.iter().take(d / LANES).enumerate() {
-                unpack(x, f, |row, lane, w| self.lhs_int[row * d + h * LANES + lane] = w as i32);
-            }
-            self.active_int.resize(d * d, self.fill as i32);
-            kernel::multiply_i32(&self.lhs_int[..rows * d], &self.active_int, d, &mut self.out_int[..rows * d]);
-        } else {
-            self.lhs.resize(rows * d, 0.0);
-            self.out.resize(rows * d, 0.0);
-            for (h, x) in halves.iter().take(d / LANES).enumerate() {
-                unpack(x, f, |row, lane, w| self.lhs[row * d + h * LANES + lane] = f32::from_bits(w));
-            }
-            kernel::multiply_f32(&self.lhs[..rows * d], &self.active, d, &mut self.out[..rows * d]);
+        for (h, a) in [a, b].into_iter().take(d / LANES).enumerate() {
+            let to = self.lhs.get_mut();
+            widest(Unpack { a, f, put: |row, lane, v| to[row * d + h * LANES + lane] = v });
         }
+        let n = rows * d;
+        kernel::multiply_f32(&self.lhs.get()[..n], self.active.values.get(), d, &mut self.out.get_mut()[..n]);
         Ok(())
     }
 
     /// Register `i` of the results: group `i / halves` of 8 rows, half `i % halves`.
-    fn result(&self, i: usize, integer: bool, r: &mut Reg) {
+    fn result(&self, i: usize, f: Format, r: &mut Reg) {
         let halves = self.dim / LANES;
         let (row0, col0) = (i / halves * SUBLANES, i % halves * LANES);
         for (s, o) in r.0.chunks_exact_mut(LANES).enumerate() {
             let at = (row0 + s) * self.dim + col0;
-            if integer {
-                o.iter_mut().zip(&self.out_int[at..at + LANES]).for_each(|(o, x)| *o = *x as u32);
+            let pairs = o.iter_mut().zip(&self.out.get()[at..at + LANES]);
+            if is_integer(f) {
+                // Only weights that were never pushed can be NaN.
+                pairs.for_each(|(o, x)| *o = if x.is_nan() { x.to_bits() } else { *x as i32 as u32 });
             } else {
-                o.iter_mut().zip(&self.out[at..at + LANES]).for_each(|(o, x)| *o = x.to_bits());
+                pairs.for_each(|(o, x)| *o = x.to_bits());
             }
         }
     }
 }
 
-/// Calls `f(row, lane, word)` for each element of a packed register, widened.
-#[inline(always)]
-fn unpack(a: &Reg, f: Format, mut put: impl FnMut(usize, usize, u32)) {
-    let rows = a.0.chunks_exact(LANES).enumerate();
-    match f {
-        Format::Bf16 => rows.for_each(|(s, words)| {
-            words.iter().enumerate().for_each(|(l, w)| put(2 * s, l, w << 16));
-            words.iter().enumerate().for_each(|(l, w)| put(2 * s + 1, l, w & 0xffff_0000));
-        }),
-        _ if f.packing() == 2 => rows.for_each(|(s, words)| {
-            words.iter().enumerate().for_each(|(l, w)| put(2 * s, l, widen(f, w & 0xffff)));
-            words.iter().enumerate().for_each(|(l, w)| put(2 * s + 1, l, widen(f, w >> 16)));
-        }),
-        _ => {
-            let table = table8(f);
-            for (s, words) in rows {
-                for p in 0..4 {
-                    let code = |w: &u32| table[(w >> (8 * p)) as usize & 0xff];
-                    words.iter().enumerate().for_each(|(l, w)| put(4 * s + p, l, code(w)));
+/// Calls `put(row, lane, value)` for each element of a packed register, widened.
+struct Unpack<'a, F> {
+    a: &'a Reg,
+    f: Format,
+    put: F,
+}
+
+impl<F: FnMut(usize, usize, f32)> Work for Unpack<'_, F> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<const WIDE: bool>(mut self) {
+        let rows = self.a.0.as_chunks::<LANES>().0.iter().enumerate();
+        let integer = is_integer(self.f);
+        match self.f {
+            Format::Bf16 => {
+                for (s, words) in rows {
+                    for (l, w) in words.iter().enumerate() {
+                        (self.put)(2 * s, l, f32::from_bits(w << 16));
+                    }
+                    for (l, w) in words.iter().enumerate() {
+                        (self.put)(2 * s + 1, l, f32::from_bits(w & 0xffff_0000));
+                    }
+                }
+            }
+            f if f.packing() == 2 => {
+                for (s, words) in rows {
+                    for (l, w) in words.iter().enumerate() {
+                        (self.put)(2 * s, l, value(widen(f, w & 0xffff), integer));
+                        (self.put)(2 * s + 1, l, value(widen(f, w >> 16), integer));
+                    }
+                }
+            }
+            f => {
+                let table = table8(f).map(|w| value(w, integer));
+                for (s, words) in rows {
+                    for p in 0..4 {
+                        for (l, w) in words.iter().enumerate() {
+                            (self.put)(4 * s + p, l, table[(w >> (8 * p)) as usize & 0xff]);
+                        }
+                    }
                 }
             }
         }
     }
+}
+
+/// A widened word as f32.
+fn value(word: u32, integer: bool) -> f32 {
+    if integer { word as i32 as f32 } else { f32::from_bits(word) }
 }

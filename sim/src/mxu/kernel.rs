@@ -1,39 +1,71 @@
 //! The inner product kernel of the fast MXU model: `out[t][n] = sum over k of x[t][k] * w[k][n]`, each output from zero, `k`
 //! ascending, each product exact and each sum rounded once.
 //!
-//! That is a chain of fused multiply-adds, so every build gives the same bits: with AVX-512 or FMA found at run time, or with the
-//! software fused multiply-add of the standard library. Products of bf16 or narrower floats are exact in f32 anyway except where
-//! they are denormal.
+//! That is a chain of fused multiply-adds, so every build gives the same bits, with the host's vector instructions or with the
+//! software fused multiply-add of the standard library. 8-bit integers go the same way: sums of at most 256 of their products
+//! stay below 2^24, where f32 is exact.
 
-/// Rows of a register block.
-const MR: usize = 8;
-/// Columns of a register block.
-const NR: usize = 32;
+use crate::simd::{Work, widest};
 
-/// Multiplies `rows` x `dim` by `dim` x `dim`, all row-major; `rows` is a multiple of 8 and `dim` of 32. Shorter slices leave the
-/// rest of `out` as it was.
-pub fn multiply_f32(x: &[f32], w: &[f32], dim: usize, out: &mut [f32]) {
-    dispatch::multiply_f32(x, w, dim, out);
+/// Numbers in memory that starts on a cache line: vector loads that straddle two lines cost twice.
+#[derive(Debug)]
+pub struct Aligned {
+    room: Vec<f32>,
+    start: usize,
+    len: usize,
 }
 
-/// As [`multiply_f32`], in wrapping 32-bit integers.
-pub fn multiply_i32(x: &[i32], w: &[i32], dim: usize, out: &mut [i32]) {
-    for (row, o) in x.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
-        o.fill(0);
-        for (a, wr) in row.iter().zip(w.chunks_exact(dim)) {
-            for (o, b) in o.iter_mut().zip(wr) {
-                *o = o.wrapping_add(a.wrapping_mul(*b));
-            }
-        }
+impl Aligned {
+    /// `len` numbers, all `fill`.
+    pub fn new(len: usize, fill: f32) -> Aligned {
+        let room = vec![fill; len + 15];
+        let start = room.as_ptr().align_offset(64).min(15);
+        Aligned { room, start, len }
+    }
+
+    /// The numbers.
+    pub fn get(&self) -> &[f32] {
+        &self.room[self.start..self.start + self.len]
+    }
+
+    /// The numbers, to be changed.
+    pub fn get_mut(&mut self) -> &mut [f32] {
+        &mut self.room[self.start..self.start + self.len]
+    }
+}
+
+/// Multiplies `rows` x `dim` by `dim` x `dim`, all row-major. `dim` is 128 or 256 (else nothing happens) and `rows` a multiple of
+/// 8; `out` has as many rows as `x`.
+pub fn multiply_f32(x: &[f32], w: &[f32], dim: usize, out: &mut [f32]) {
+    match dim {
+        128 => widest(Product::<128> { x, w, out }),
+        256 => widest(Product::<256> { x, w, out }),
+        _ => {}
+    }
+}
+
+struct Product<'a, const D: usize> {
+    x: &'a [f32],
+    w: &'a [f32],
+    out: &'a mut [f32],
+}
+
+impl<const D: usize> Work for Product<'_, D> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<const WIDE: bool>(self) {
+        // As many accumulators as the host's registers hold: 16 of 16 lanes, or 8 of 8.
+        if WIDE { blocks::<8, 32>(self.x, self.w, D, self.out) } else { blocks::<4, 16>(self.x, self.w, D, self.out) }
     }
 }
 
 #[inline(always)]
-fn blocks(x: &[f32], w: &[f32], dim: usize, out: &mut [f32]) {
+fn blocks<const MR: usize, const NR: usize>(x: &[f32], w: &[f32], dim: usize, out: &mut [f32]) {
     for (xs, os) in x.chunks_exact(MR * dim).zip(out.chunks_exact_mut(MR * dim)) {
         let rows: [&[f32]; MR] = std::array::from_fn(|r| &xs[r * dim..(r + 1) * dim]);
         for n in (0..dim).step_by(NR) {
-            let acc = block(rows, w, dim, n);
+            let acc = block::<MR, NR>(rows, w, dim, n);
             for (r, a) in acc.iter().enumerate() {
                 os[r * dim + n..r * dim + n + NR].copy_from_slice(a);
             }
@@ -43,10 +75,11 @@ fn blocks(x: &[f32], w: &[f32], dim: usize, out: &mut [f32]) {
 
 /// One block of accumulators, kept in registers and returned by value.
 #[inline(always)]
-fn block(rows: [&[f32]; MR], w: &[f32], dim: usize, n: usize) -> [[f32; NR]; MR] {
+fn block<const MR: usize, const NR: usize>(rows: [&[f32]; MR], w: &[f32], dim: usize, n: usize) -> [[f32; NR]; MR] {
     let mut acc = [[0f32; NR]; MR];
     for (k, wr) in w.chunks_exact(dim).enumerate() {
         let Some(b) = wr[n..].first_chunk::<NR>() else { return acc };
+        let b = *b;
         for r in 0..MR {
             let a = rows[r][k];
             for c in 0..NR {
@@ -55,40 +88,6 @@ fn block(rows: [&[f32]; MR], w: &[f32], dim: usize, n: usize) -> [[f32; NR]; MR]
         }
     }
     acc
-}
-
-#[cfg(target_arch = "x86_64")]
-mod dispatch {
-    use super::blocks;
-
-    #[target_feature(enable = "avx512f")]
-    fn avx512(x: &[f32], w: &[f32], dim: usize, out: &mut [f32]) {
-        blocks(x, w, dim, out);
-    }
-
-    #[target_feature(enable = "avx2,fma")]
-    fn fma(x: &[f32], w: &[f32], dim: usize, out: &mut [f32]) {
-        blocks(x, w, dim, out);
-    }
-
-    pub(super) fn multiply_f32(x: &[f32], w: &[f32], dim: usize, out: &mut [f32]) {
-        if is_x86_feature_detected!("avx512f") {
-            // SAFETY: the feature that the function is compiled for was just found on this processor.
-            unsafe { avx512(x, w, dim, out) }
-        } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            // SAFETY: the features that the function is compiled for were just found on this processor.
-            unsafe { fma(x, w, dim, out) }
-        } else {
-            blocks(x, w, dim, out);
-        }
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-mod dispatch {
-    pub(super) fn multiply_f32(x: &[f32], w: &[f32], dim: usize, out: &mut [f32]) {
-        super::blocks(x, w, dim, out);
-    }
 }
 
 #[cfg(test)]
@@ -103,7 +102,7 @@ mod tests {
         let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
         for dim in [128, 256] {
             let mut value = |tiny: bool| {
-                let e = if tiny { rng.random_range(1u32..70) } else { rng.random_range(100u32..150) };
+                let e = if tiny { rng.random_range(0u32..70) } else { rng.random_range(100u32..150) };
                 f32::from_bits(rng.random::<u32>() & 0x807f_0000 | e << 23)
             };
             for tiny in [false, true] {
@@ -111,7 +110,12 @@ mod tests {
                 let w: Vec<f32> = (0..dim * dim).map(|_| value(tiny)).collect();
                 let (mut a, mut b) = (vec![0.0; 16 * dim], vec![0.0; 16 * dim]);
                 multiply_f32(&x, &w, dim, &mut a);
-                blocks(&x, &w, dim, &mut b);
+                let (x, w, out) = (&x[..], &w[..], &mut b[..]);
+                if dim == 128 {
+                    Product::<128> { x, w, out }.run::<false>();
+                } else {
+                    Product::<256> { x, w, out }.run::<true>();
+                }
                 for t in (0..16).step_by(5) {
                     for n in 0..dim {
                         let want = (0..dim).fold(0f32, |s, k| x[t * dim + k].mul_add(w[k * dim + n], s));

@@ -1,4 +1,4 @@
-//! Matrix units: when they take and give ([`timing`]), what they compute ([`exact`]), and a small model of the array itself that
+//! Matrix units: when they take and give (`timing`), what they compute (`exact`), and a small model of the array itself that
 //! both are held against ([`systolic`]).
 
 pub(crate) mod exact;

@@ -3,9 +3,10 @@
 use tpusim_isa::num::Format;
 use tpusim_isa::op::{Instr, Op};
 
-use super::format::{narrow, table8, to_bf16, widen};
+use super::format::{small, to_bf16, widen};
 use super::lanes;
 use super::regs::{LANES, RegFile, WORDS};
+use crate::simd::{Work, widest};
 
 macro_rules! float {
     ($r:ident, $d:expr, $a:expr, $b:expr, $op:tt) => {
@@ -13,8 +14,31 @@ macro_rules! float {
     };
 }
 
-/// Executes a vector ALU instruction. `scalar` reads scalar registers.
-pub(crate) fn execute(i: &Instr, v: &mut RegFile, m: &mut RegFile, scalar: impl Fn(i32) -> u32) {
+/// Executes a vector ALU instruction.
+pub(crate) fn execute(i: &Instr, v: &mut RegFile, m: &mut RegFile, scalars: &[u32]) {
+    widest(Alu { i, v, m, scalars });
+}
+
+struct Alu<'a> {
+    i: &'a Instr,
+    v: &'a mut RegFile,
+    m: &'a mut RegFile,
+    scalars: &'a [u32],
+}
+
+impl Work for Alu<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<const WIDE: bool>(self) {
+        let Alu { i, v, m, scalars } = self;
+        dispatch(i, v, m, scalars);
+    }
+}
+
+#[inline(always)]
+fn dispatch(i: &Instr, v: &mut RegFile, m: &mut RegFile, scalars: &[u32]) {
+    let scalar = |r: i32| scalars[r as usize];
     let [d, a, b, c, _] = i.args;
     match i.op {
         Op::VImm => v.get_mut(d).0.fill(a as u32),
@@ -52,7 +76,7 @@ pub(crate) fn execute(i: &Instr, v: &mut RegFile, m: &mut RegFile, scalar: impl 
         Op::VSra => v.zip(d, a, b, lanes::sra),
         Op::VPopcnt => v.map(d, a, u32::count_ones),
         Op::VClz => v.map(d, a, u32::leading_zeros),
-        Op::VSubRot => v.sublanes(d, a, |s| (s as i32 - b).rem_euclid(8) as usize),
+        Op::VSubRot => v.sublanes(d, a, |s| (s as i32 - b.rem_euclid(8)).rem_euclid(8) as usize),
         Op::VSubBcast => v.sublanes(d, a, |_| b as usize),
         Op::MAnd => m.zip(d, a, b, |x, y| x & y),
         Op::MOr => m.zip(d, a, b, |x, y| x | y),
@@ -64,14 +88,17 @@ pub(crate) fn execute(i: &Instr, v: &mut RegFile, m: &mut RegFile, scalar: impl 
     }
 }
 
+#[inline(always)]
 fn by_index(v: &mut RegFile, d: i32, f: impl Fn(usize) -> u32) {
     v.get_mut(d).0.iter_mut().enumerate().for_each(|(w, x)| *x = f(w));
 }
 
+#[inline(always)]
 fn below(m: &mut RegFile, d: i32, limit: i32, f: impl Fn(usize) -> usize) {
     by_index(m, d, |w| if (f(w) as i32) < limit { u32::MAX } else { 0 });
 }
 
+#[inline(always)]
 fn compare(i: &Instr, v: &RegFile, m: &mut RegFile) {
     let (d, a, b) = (i.args[0], v.get(i.args[1]), v.get(i.args[2]));
     let f = f32::from_bits;
@@ -90,12 +117,17 @@ fn compare(i: &Instr, v: &RegFile, m: &mut RegFile) {
     }
 }
 
+#[inline(always)]
 fn formats(i: &Instr, v: &mut RegFile) {
     let Some(f) = i.format() else { return };
     let [d, a, b, _, _] = i.args;
     match i.op {
         Op::VRound if f == Format::Bf16 => v.map(d, a, |x| to_bf16(x) << 16),
-        Op::VRound => v.map(d, a, |x| widen(f, narrow(f, x))),
+        Op::VRound => match small(f) {
+            Some(s) => v.map(d, a, |x| s.decode(s.encode(x))),
+            // Integers have no precision to round to.
+            None => v.map(d, a, |x| x),
+        },
         Op::VUnpack => unpack(v, d, a, f, i.args[3] as usize),
         _ => pack(v, d, a, b, f, i.args[4] as usize),
     }
@@ -108,23 +140,27 @@ fn place(packing: usize, part: usize, sublane: usize) -> (usize, u32) {
     (row / packing, (row % packing * (32 / packing)) as u32)
 }
 
+#[inline(always)]
 fn unpack(v: &mut RegFile, d: i32, a: i32, f: Format, part: usize) {
     let packing = f.packing();
-    let table = if packing == 4 { table8(f) } else { [0; 256] };
     let source = v.get(a).clone();
     let (outs, _) = v.get_mut(d).0.as_chunks_mut::<LANES>();
     let (rows, _) = source.0.as_chunks::<LANES>();
     for (s, out) in outs.iter_mut().enumerate() {
         let (from, shift) = place(packing, part, s);
         let pairs = out.iter_mut().zip(&rows[from]);
-        match (packing, f) {
+        let keep = u32::MAX >> (32 - 32 / packing as u32);
+        match (small(f), f) {
+            (Some(small), _) => pairs.for_each(|(o, x)| *o = small.decode((x >> shift) & keep)),
             (_, Format::Bf16) => pairs.for_each(|(o, x)| *o = (x >> shift) << 16),
-            (2, _) => pairs.for_each(|(o, x)| *o = widen(f, (x >> shift) & 0xffff)),
-            _ => pairs.for_each(|(o, x)| *o = table[((x >> shift) & 0xff) as usize]),
+            (_, Format::S8) => pairs.for_each(|(o, x)| *o = widen(Format::S8, x >> shift)),
+            (_, Format::S16) => pairs.for_each(|(o, x)| *o = widen(Format::S16, x >> shift)),
+            _ => pairs.for_each(|(o, x)| *o = (x >> shift) & keep),
         }
     }
 }
 
+#[inline(always)]
 fn pack(v: &mut RegFile, d: i32, a: i32, b: i32, f: Format, part: usize) {
     let packing = f.packing();
     let keep: u32 = if packing == 4 { 0xff } else { 0xffff };
@@ -135,9 +171,10 @@ fn pack(v: &mut RegFile, d: i32, a: i32, b: i32, f: Format, part: usize) {
         let (to, shift) = place(packing, part, s);
         let pairs = out[to * LANES..(to + 1) * LANES].iter_mut().zip(&source.0[s * LANES..(s + 1) * LANES]);
         let insert = |o: &mut u32, bits: u32| *o = (*o & !(keep << shift)) | bits << shift;
-        match f {
-            Format::Bf16 => pairs.for_each(|(o, x)| insert(o, to_bf16(*x))),
-            _ => pairs.for_each(|(o, x)| insert(o, narrow(f, *x))),
+        match (small(f), f) {
+            (Some(small), _) => pairs.for_each(|(o, x)| insert(o, small.encode(*x))),
+            (_, Format::Bf16) => pairs.for_each(|(o, x)| insert(o, to_bf16(*x))),
+            _ => pairs.for_each(|(o, x)| insert(o, x & keep)),
         }
     }
 }

@@ -45,6 +45,12 @@ impl RegFile {
         &mut self.regs[i as usize]
     }
 
+    /// The box of a register, to change its contents for another.
+    pub fn slot(&mut self, i: i32) -> &mut Box<Reg> {
+        &mut self.regs[i as usize]
+    }
+
+    #[inline(always)]
     fn commit(&mut self, d: i32) {
         std::mem::swap(&mut self.regs[d as usize], &mut self.spare);
     }
@@ -70,6 +76,7 @@ impl RegFile {
     }
 
     /// `d = m ? a : b`.
+    #[inline(always)]
     pub fn select(&mut self, d: i32, m: &Reg, a: i32, b: i32) {
         let (x, y) = (&self.regs[a as usize].0, &self.regs[b as usize].0);
         for (((o, x), y), m) in self.spare.0.iter_mut().zip(x).zip(y).zip(&m.0) {
@@ -78,7 +85,8 @@ impl RegFile {
         self.commit(d);
     }
 
-    /// `d[i] = f(a, i)` for each sublane `i`.
+    /// Sublane `i` of `d` is sublane `from(i)` of `a`.
+    #[inline(always)]
     pub fn sublanes(&mut self, d: i32, a: i32, from: impl Fn(usize) -> usize) {
         let x = &self.regs[a as usize].0;
         let (rows, _) = x.as_chunks::<LANES>();
