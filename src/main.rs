@@ -2,6 +2,7 @@
 
 mod chip;
 mod commands;
+mod compare;
 mod failure;
 mod files;
 mod inputs;

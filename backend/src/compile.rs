@@ -119,10 +119,17 @@ fn kernel(
             for t in dot_tilings(&k, chip) {
                 match attempt(chip, descs, |e| k.emit(e, t, base_of)) {
                     Ok((body, vmem)) => {
-                        if std::env::var("TILE").is_ok() { eprintln!("{:?} k {} {:?} {t:?}", k.dims, k.k, k.format); }
+                        if std::env::var("TILE").is_ok() {
+                            eprintln!("{:?} k {} {:?} {t:?}", k.dims, k.k, k.format);
+                        }
                         return Ok((body, vmem, t.cores));
                     }
-                    Err(e) => { if std::env::var("TILE").is_ok() { eprintln!("failed {t:?} {e}"); } reason = e},
+                    Err(e) => {
+                        if std::env::var("TILE").is_ok() {
+                            eprintln!("failed {t:?} {e}");
+                        }
+                        reason = e
+                    }
                 }
             }
         }

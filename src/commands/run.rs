@@ -4,6 +4,7 @@ use clap::Args;
 use tpusim_driver::{Executable, SimDriver};
 
 use crate::chip::ChipArgs;
+use crate::compare::against_reference;
 use crate::failure::Failure;
 use crate::inputs::InputArgs;
 use crate::program::ProgramArgs;
@@ -20,6 +21,7 @@ Examples:
   tpusim run
   tpusim run matmul m=4096 n=4096 k=4096 dtype=bf16 --chip v6e --mode time
   tpusim run model.mlir --input x.npy --input w.npy --output-dir out --json report.json
+  tpusim run softmax rows=100 cols=1000 --check
   tpusim run mlp --trace run.pftrace --plot util.svg --roofline roof.svg --csv ops.csv
   tpusim run attention --chip v4 --set tensorcores_per_device=1 --set hbm.bps_chip=2.4e12")]
 pub struct Run {
@@ -33,6 +35,9 @@ pub struct Run {
     engine: EngineArgs,
     #[command(flatten)]
     report: ReportArgs,
+    /// Compare the outputs with the reference evaluator (slow for large programs); exit code 1 if they differ
+    #[arg(long, help_heading = "Engine")]
+    check: bool,
 }
 
 impl Run {
@@ -40,6 +45,9 @@ impl Run {
     pub fn run(self) -> Result<(), Failure> {
         let chip = self.chip.load()?;
         self.report.check(self.engine.mode)?;
+        if self.check && self.engine.mode == ModeArg::Time {
+            return Err(Failure::usage("--check: --mode time computes no outputs; use --mode execute"));
+        }
         let loaded = self.program.load()?;
         let progress = Progress::new("compiling");
         let driver =
@@ -52,8 +60,14 @@ impl Run {
         let executable = driver.build(&loaded.module)?;
         progress.next("simulating");
         let run = executable.execute(&inputs)?;
+        let notes = if self.check {
+            progress.next("evaluating the reference");
+            against_reference(&loaded, &inputs, executable.outputs(), &run.outputs)?
+        } else {
+            String::new()
+        };
         drop(progress);
         let Some(program) = executable.program() else { return Ok(()) };
-        self.report.write(self.engine.mode, (program, driver.chip()), run, executable.outputs(), "")
+        self.report.write(self.engine.mode, (program, driver.chip()), run, executable.outputs(), &notes)
     }
 }

@@ -818,7 +818,13 @@ impl<'k> Lowering<'k> {
     }
 
     /// Runs all steps of a row chunk as one software pipeline, `k` groups outer. `segments` are runs of `k` groups of one variant.
-    fn pipeline(&mut self, e: &mut Emitter<'_>, s: &mut Site<'_>, bases: [SReg; 2], segments: &[(u32, Variant)]) -> Result<(), EmitError> {
+    fn pipeline(
+        &mut self,
+        e: &mut Emitter<'_>,
+        s: &mut Site<'_>,
+        bases: [SReg; 2],
+        segments: &[(u32, Variant)],
+    ) -> Result<(), EmitError> {
         let cols = self.col_groups();
         let pushes = self.pushes();
         let interval = e.chip.mxu_interval(self.k.format).max(1);
@@ -873,7 +879,14 @@ impl<'k> Lowering<'k> {
     }
 
     /// Addresses of the operands of step (`kn`, `nn`).
-    fn step_addresses(&self, e: &mut Emitter<'_>, r: StepRegs, kn: SReg, nn: SReg, bases: [SReg; 2]) -> Result<(), EmitError> {
+    fn step_addresses(
+        &self,
+        e: &mut Emitter<'_>,
+        r: StepRegs,
+        kn: SReg,
+        nn: SReg,
+        bases: [SReg; 2],
+    ) -> Result<(), EmitError> {
         let [stream, weights] = bases;
         let (wk, wn) = self.weight_steps();
         let lk = self.dim * self.t.k_split / 128 * 8;

@@ -1,8 +1,8 @@
 //! Builds the code of one kernel: nested loops of scheduled blocks, with pools for scalar registers, sync flags and VMEM.
 
+use rustc_hash::FxHashMap;
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::op::Op;
-use rustc_hash::FxHashMap;
 use tpusim_isa::program::{Bundle, DmaDesc, Node, SReg};
 
 use super::schedule::{Queued, RegFile, RegisterPressure, schedule};

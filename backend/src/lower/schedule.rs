@@ -330,7 +330,12 @@ impl Regs {
 ///
 /// # Errors
 /// [`RegisterPressure`] if even the source order needs more registers than `regs` has.
-pub(super) fn schedule(code: &[CodeInstr], chip: &ChipSpec, regs: RegFile, queued: &Queued) -> Result<Vec<Bundle>, RegisterPressure> {
+pub(super) fn schedule(
+    code: &[CodeInstr],
+    chip: &ChipSpec,
+    regs: RegFile,
+    queued: &Queued,
+) -> Result<Vec<Bundle>, RegisterPressure> {
     let live = live_code(code);
     let code = &live[..];
     let mut g = build(code, chip);
