@@ -1,0 +1,36 @@
+//! Standard output.
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// Writes `text` to standard output.
+pub fn print(text: &str) -> Result<(), Failure> {
+    print_bytes(text.as_bytes())
+}
+
+/// Writes `bytes` to standard output.
+pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    out.write_all(bytes)?;
+    Ok(out.flush()?)
+}
+
+/// Prints `value` as JSON, ending in a newline.
+pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let mut text = serde_json::to_string_pretty(value).map_err(Failure::usage)?;
+    text.push('\n');
+    print(&text)
+}
+
+/// Whether standard output is a terminal.
+pub fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Whether text on standard output may be coloured.
+pub fn color() -> bool {
+    is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+}
