@@ -567,6 +567,9 @@ impl Builder<'_> {
         site: &(String, String),
     ) -> NodeId {
         let shape = self.node(x).dims.clone();
+        if dims.is_empty() {
+            return x;
+        }
         if self.node(x).elements() == 0 {
             let out: Vec<u64> = (0..shape.len()).filter(|d| !dims.contains(d)).map(|d| shape[d]).collect();
             let bits = how.identity(dtype);
