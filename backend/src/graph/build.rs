@@ -588,8 +588,15 @@ impl Builder<'_> {
             return if rest.is_empty() { squeezed } else { self.reduce_dims(how, squeezed, &rest, dtype, name, site) };
         }
         let last = shape.len() - 1;
+        let out: Vec<u64> = (0..shape.len()).filter(|d| !dims.contains(d)).map(|d| shape[d]).collect();
+        // Only dimensions of one behind the reduced ones: without them the reduction runs along lanes.
+        let tail = dims.last().map_or(shape.len(), |&d| d + 1);
+        if tail < shape.len() && shape[tail..].iter().all(|&d| d == 1) {
+            let x = self.reshape(x, &Shape { dims: shape[..tail].to_vec(), dtype }, name, site.clone());
+            let y = self.reduce_dims(how, x, dims, dtype, name, site);
+            return self.reshape(y, &Shape { dims: out, dtype }, name, site.clone());
+        }
         if dims.len() == 1 || !dims.contains(&last) {
-            let out: Vec<u64> = (0..shape.len()).filter(|d| !dims.contains(d)).map(|d| shape[d]).collect();
             return self.push(
                 NodeOp::Reduce(how, dims.to_vec()),
                 vec![x],
@@ -726,7 +733,7 @@ fn identity_bits(bytes: &[u8], dtype: DType) -> Option<i32> {
 fn bits_to_bytes(bits: i32, dtype: DType) -> Arc<[u8]> {
     use tpusim_isa::num::convert;
     if dtype.is_float() {
-        return convert::from_f64(dtype, f64::from(f32::from_bits(bits as u32))).to_vec().into();
+        return convert::from_f64(dtype, f64::from(f32::from_bits(bits as u32)))[..dtype.bytes()].to_vec().into();
     }
     bits.to_le_bytes()[..dtype.bytes()].to_vec().into()
 }

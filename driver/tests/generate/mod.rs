@@ -233,10 +233,18 @@ impl Gen<'_> {
 
     /// A random value that fits, or a new one.
     fn any(&mut self, fits: impl Fn(&Val) -> bool, dtypes: &[DType]) -> usize {
+        if self.rng.percent(3) {
+            self.leaf();
+        }
         let from: Vec<usize> = (0..self.values.len()).filter(|&i| fits(&self.values[i])).collect();
-        if from.is_empty() || self.rng.percent(3) {
-            let (dtype, dims) = (self.rng.pick(dtypes), self.dims());
-            return self.param(dtype, &dims);
+        if from.is_empty() {
+            for _ in 0..100 {
+                let (dtype, dims) = (self.rng.pick(dtypes), self.dims());
+                let made = Val { ty: TensorType::new(dims.clone(), dtype), ..self.values[0].clone() };
+                if fits(&Val { exact: true, ..made }) {
+                    return self.param(dtype, &dims);
+                }
+            }
         }
         // Prefer what is new, so that chains grow.
         let skip = self.rng.below(from.len()).max(self.rng.below(from.len()));
