@@ -538,6 +538,9 @@ impl Builder<'_> {
         let mut dims: Vec<usize> = op.attrs.ints("dimensions").unwrap_or(&[]).iter().map(|&d| d as usize).collect();
         dims.sort_unstable();
         let init = args[1];
+        if self.node(args[0]).elements() == 0 {
+            return Ok(self.broadcast(init, vec![], t, name, site));
+        }
         let neutral = self.splat_of(init).is_some_and(|b| identity_bits(&b, t.dtype) == Some(how.identity(t.dtype)));
         let x = self.reduce_dims(how, args[0], &dims, t.dtype, name, &site);
         if neutral {
@@ -569,11 +572,6 @@ impl Builder<'_> {
         let shape = self.node(x).dims.clone();
         if dims.is_empty() {
             return x;
-        }
-        if self.node(x).elements() == 0 {
-            let out: Vec<u64> = (0..shape.len()).filter(|d| !dims.contains(d)).map(|d| shape[d]).collect();
-            let bits = how.identity(dtype);
-            return self.constant(bits_to_bytes(bits, dtype), &Shape { dims: out, dtype }, name, site.clone());
         }
         // Sizes of one need no work.
         let ones: Vec<usize> = dims.iter().copied().filter(|&d| shape[d] == 1).collect();
