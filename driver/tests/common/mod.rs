@@ -46,10 +46,19 @@ pub fn run(program: &Program, chip: &ChipSpec, inputs: &[Vec<u8>]) -> Result<Vec
     if cycles.iter().any(|&c| c != cycles[0]) {
         return Err(format!("cycles with data, unfolded and without data: {cycles:?}"));
     }
-    match (0..first.outputs.len()).find(|&i| first.outputs[i] != second.outputs[i]) {
-        Some(i) => Err(format!("output {i} depends on poison, DMA time, folding or threads")),
-        None => Ok(first.outputs),
-    }
+    let Some(i) = (0..first.outputs.len()).find(|&i| first.outputs[i] != second.outputs[i]) else {
+        return Ok(first.outputs);
+    };
+    let single = [
+        ("poison", RunOptions { poison: true, ..plain.clone() }),
+        ("late DMAs", RunOptions { dma_late: true, ..plain.clone() }),
+        ("unfolded loops", RunOptions { fold: false, ..plain.clone() }),
+        ("threads", RunOptions { threads: 2, ..plain.clone() }),
+    ];
+    let changes = |o: &RunOptions| execute(program, chip, inputs, o).is_ok_and(|r| r.outputs[i] != first.outputs[i]);
+    let cause = single.iter().find(|(_, o)| changes(o)).map_or("all options together", |(n, _)| n);
+    let at = first.outputs[i].iter().zip(&second.outputs[i]).position(|(a, b)| a != b).unwrap_or(0);
+    Err(format!("output {i} depends on {cause}, first at byte {at} of {}", first.outputs[i].len()))
 }
 
 /// Elements as doubles, whatever their type.
