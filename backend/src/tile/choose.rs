@@ -20,7 +20,7 @@ pub fn vector_tilings(k: &VectorKernel, chip: &ChipSpec) -> Vec<Tiling> {
     let cores_want = *chip.tensorcores_per_device;
     let step = best_step(k, chip, total / u64::from(cores_want));
     let scratch = scratch_factor(k);
-    let vmem = (*chip.vmem_bytes as f64 * VMEM_SHARE) as u64;
+    let vmem = (*chip.scoped_vmem_bytes as f64 * VMEM_SHARE) as u64;
     let step = step.min(vmem / (2 + scratch));
     let group = u64::from(k.group_rows());
     let mut out = Vec::new();
@@ -165,7 +165,7 @@ pub fn dot_tilings(k: &DotKernel, chip: &ChipSpec) -> Vec<DotTiling> {
     let push = k.push_rows();
     let interval = u64::from(chip.mxu_interval(k.format));
     let cores_want = *chip.tensorcores_per_device;
-    let vmem_cap = (*chip.vmem_bytes as f64 * VMEM_SHARE) as u64;
+    let vmem_cap = (*chip.scoped_vmem_bytes as f64 * VMEM_SHARE) as u64;
     let mut all: Vec<(f64, DotTiling)> = Vec::new();
     for (ks, cs, rs) in splits(mxus) {
         // Splits that only multiply padding are never best.
@@ -236,7 +236,7 @@ fn k_blocks(k: &DotKernel, pass: u64) -> Vec<u64> {
     let mut v = vec![k.k];
     if k.k.is_multiple_of(pass) {
         let passes = k.k / pass;
-        v.extend((1..passes).filter(|p| passes.is_multiple_of(*p)).map(|p| p * pass).filter(|b| *b >= 512));
+        v.extend((1..passes).filter(|p| passes.is_multiple_of(*p)).map(|p| p * pass).filter(|b| *b >= 256));
     }
     v.sort_unstable_by(|a, b| b.cmp(a));
     v.truncate(10);

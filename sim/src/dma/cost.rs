@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(c.service, (4194304.0 / rate).ceil() as u64);
         assert_eq!(c.payload, 4194304);
         let short = Cost::new(&desc(1, 1024, 4096, vec![]), &chip, 1);
-        assert_eq!(short.service, ((1024.0 * 64.0) / rate).ceil().max(1024.0) as u64);
+        assert_eq!(short.service, ((1024.0 * 64.0) / rate).ceil() as u64);
         assert_eq!(short.payload, 4096);
     }
 }
