@@ -699,6 +699,10 @@ impl<'k> Lowering<'k> {
     ) -> Result<(), EmitError> {
         let mut memo: BTreeMap<NodeIx, Parts> = BTreeMap::new();
         for (ix, shape) in self.stores.clone() {
+            // A single row or column has one cell; the others are padding.
+            if row > 0 && !shape.varies_row || tile > 0 && !shape.varies_col {
+                continue;
+            }
             let value = self.eval(e, s, ix, row, parts, tile, &product, &mut memo)?;
             let place = self.cell_place(s, &shape, row, parts, tile);
             store_parts(e, &shape, place, parts, &value);

@@ -311,6 +311,10 @@ impl<'b, 'g> Build<'b, 'g> {
                 }
                 let arg = self.pull(value.args[0], &opmap)?;
                 let removed = dims.iter().fold(0u32, |m, &d| m | 1 << d);
+                if self.nodes[arg].varies & removed != removed {
+                    // What repeats along a reduced dimension is multiplied out first.
+                    return Err(value.args[0]);
+                }
                 let kind = if row { Kind::RowReduce(*how) } else { Kind::ColReduce(*how, removed) };
                 ix = self.reduce_node(kind, arg, value.dtype, removed);
                 self.note(self.value);
