@@ -304,6 +304,18 @@ fn programs_survive_assembly() {
     assert!(dir.ok(&[&["compile"], softmax.as_slice(), &["--emit", "tile"]].concat()).contains("tiling"));
 }
 
+// Oracle: the module's own attribute.
+#[test]
+fn partitioned_programs_say_that_one_device_runs_them() {
+    let dir = Dir::new();
+    let text = SUB.replace("@sub {", "@sub attributes {mhlo.num_partitions = 8 : i32} {");
+    dir.write("sub.mlir", text);
+    let out = tpusim(dir.0.path(), &["run", "sub.mlir", "--json", "-"]);
+    assert_eq!(out.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("meant for 8 devices"));
+    assert!(serde_json::from_slice::<serde_json::Value>(&out.stdout).is_ok());
+}
+
 // Oracle: a reader that goes away is not an error of ours.
 #[test]
 fn closed_pipes_are_quiet() {
