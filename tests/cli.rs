@@ -257,6 +257,30 @@ fn every_report_is_written_where_asked() {
     assert!(fs::metadata(dir.path("t.pftrace")).unwrap().len() > 0);
 }
 
+// Oracle: an empty array takes no time, and there is nothing to draw of it.
+#[test]
+fn programs_without_work_still_report() {
+    let dir = Dir::new();
+    let text = "func.func public @main(%a: tensor<0x3xf32>) -> tensor<0x3xf32> {\n  return %a : tensor<0x3xf32>\n}\n";
+    dir.write("empty.mlir", text);
+    let files = ["--output-dir", "out", "--json", "r.json", "--plot", "p.svg", "--roofline", "f.svg"];
+    dir.ok(&[&["run", "empty.mlir", "--check"], files.as_slice()].concat());
+    assert_eq!(dir.names(), ["empty.mlir", "out", "r.json"]);
+}
+
+// Oracle: the folder holds what it held before.
+#[test]
+fn outputs_are_written_together_or_not_at_all() {
+    let dir = Dir::new();
+    let twice = SUB.replace("-> tensor<2x3xf32>", "-> (tensor<2x3xf32>, tensor<2x3xf32>)");
+    let twice = twice.replace("return %0 : tensor<2x3xf32>", "return %0, %a : tensor<2x3xf32>, tensor<2x3xf32>");
+    dir.write("two.mlir", twice);
+    fs::create_dir_all(dir.path("out/out1.npy")).unwrap();
+    dir.fails(2, &["run", "two.mlir", "--output-dir", "out"], &["out1.npy", "is a folder"]);
+    let left: Vec<_> = fs::read_dir(dir.path("out")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["out1.npy"]);
+}
+
 // Oracle: none of the engine's switches may change results; overrides of the chip must change time.
 #[test]
 fn switches_keep_results_and_overrides_change_time() {
