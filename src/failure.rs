@@ -42,12 +42,6 @@ impl Failure {
     }
 }
 
-impl From<std::io::Error> for Failure {
-    fn from(e: std::io::Error) -> Failure {
-        if e.kind() == std::io::ErrorKind::BrokenPipe { Failure::Closed } else { Failure::usage(e) }
-    }
-}
-
 impl From<DriverError> for Failure {
     fn from(e: DriverError) -> Failure {
         match e {

@@ -80,6 +80,9 @@ pub fn write_outputs(folder: &Path, arrays: &[(TensorType, Vec<u8>)]) -> Result<
         let array = NpyArray::new(ty.dtype, &shape, data.clone()).map_err(|e| fail(&e))?;
         array.write(&staged.path().join(name(i))).map_err(|e| fail(&e))?;
     }
+    if let Some(taken) = (0..arrays.len()).map(|i| folder.join(name(i))).find(|p| p.is_dir()) {
+        return Err(fail(&format!("`{}` is a folder", taken.display())));
+    }
     for i in 0..arrays.len() {
         std::fs::rename(staged.path().join(name(i)), folder.join(name(i))).map_err(|e| fail(&e))?;
     }

@@ -99,37 +99,37 @@ fn random(ty: &TensorType, seed: u64, stream: u64) -> Vec<u8> {
     let n = ty.elements().unwrap_or(0) as usize;
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(stream);
-    let dtype = ty.dtype;
+    let mut bytes = Vec::with_capacity(n.saturating_mul(ty.dtype.bytes()));
+    // In blocks, so that numbers in a wider type never take much memory beside the result.
+    const BLOCK: usize = 1 << 16;
+    for start in (0..n).step_by(BLOCK) {
+        block(ty.dtype, BLOCK.min(n - start), &mut rng, &mut bytes);
+    }
+    bytes
+}
+
+/// Appends `n` random elements of `dtype`.
+fn block(dtype: DType, n: usize, rng: &mut ChaCha8Rng, bytes: &mut Vec<u8>) {
     match dtype.kind() {
-        DTypeKind::Bool => (0..n).map(|_| (rng.next_u32() & 1) as u8).collect(),
+        DTypeKind::Bool => bytes.extend((0..n).map(|_| (rng.next_u32() & 1) as u8)),
         DTypeKind::Signed | DTypeKind::Unsigned => {
-            // Two's complement types narrower than four bits get their own range.
+            // Types narrower than four bits have a range of their own.
             let bits = dtype.bits().min(4);
             let low = if dtype.is_signed() { -(1i64 << (bits - 1)) } else { 0 };
-            let draw = |_| low + i64::from(rng.next_u32() >> (32 - bits));
-            let values: Vec<i64> = (0..n).map(draw).collect();
-            encode_i64(dtype, &values)
+            let values: Vec<i64> = (0..n).map(|_| low + i64::from(rng.next_u32() >> (32 - bits))).collect();
+            bytes.extend(encode_i64(dtype, &values));
         }
         DTypeKind::Float if dtype == DType::F64 => {
-            let values: Vec<f64> = (0..n).map(|_| f64::from(normal(&mut rng))).collect();
-            encode_f64(dtype, &values)
+            let values: Vec<f64> = (0..n).map(|_| f64::from(normal(rng))).collect();
+            bytes.extend(encode_f64(dtype, &values));
         }
         DTypeKind::Float => {
-            let values: Vec<f32> = (0..n).map(|_| normal(&mut rng)).collect();
-            encode_f32(dtype, &values)
+            let values: Vec<f32> = (0..n).map(|_| normal(rng)).collect();
+            bytes.extend(encode_f32(dtype, &values));
         }
         DTypeKind::Complex => {
-            let wide = dtype == DType::C128;
-            let mut bytes = Vec::with_capacity(n.saturating_mul(dtype.bytes()));
-            for _ in 0..n.saturating_mul(2) {
-                let x = normal(&mut rng);
-                if wide {
-                    bytes.extend(f64::from(x).to_le_bytes());
-                } else {
-                    bytes.extend(x.to_le_bytes());
-                }
-            }
-            bytes
+            let part = if dtype == DType::C128 { DType::F64 } else { DType::F32 };
+            block(part, 2 * n, rng, bytes);
         }
     }
 }

@@ -14,8 +14,10 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// Writes `bytes` to standard output.
 pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = BufWriter::new(io::stdout().lock());
-    out.write_all(bytes)?;
-    Ok(out.flush()?)
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| match e.kind() {
+        io::ErrorKind::BrokenPipe => Failure::Closed,
+        _ => Failure::usage(format!("cannot write to standard output: {e}")),
+    })
 }
 
 /// Prints `value` as JSON, ending in a newline.
@@ -23,6 +25,11 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(value).map_err(Failure::usage)?;
     text.push('\n');
     print(&text)
+}
+
+/// Says something on standard error that is worth knowing but no failure.
+pub fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "note: {text}");
 }
 
 /// Whether standard output is a terminal.

@@ -28,6 +28,13 @@ pub struct Loaded {
     pub params: Vec<(String, TensorType)>,
 }
 
+impl Loaded {
+    /// Devices that the program's shardings spread it over, if more than one.
+    pub fn partitions(&self) -> Option<i64> {
+        self.module.attrs.int("mhlo.num_partitions").filter(|n| *n > 1)
+    }
+}
+
 impl ProgramArgs {
     /// Reads or builds the program and verifies it.
     pub fn load(&self) -> Result<Loaded, Failure> {

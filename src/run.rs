@@ -8,6 +8,7 @@ use tpusim_driver::{Execution, Mode};
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::program::Program;
 use tpusim_sim::RunOptions;
+use tpusim_traces::figure::FigureError;
 use tpusim_traces::report::{Report, TextOptions};
 use tpusim_traces::{figure, perfetto, tables};
 
@@ -51,7 +52,7 @@ pub struct EngineArgs {
     #[arg(long, help_heading = "Engine")]
     poison: bool,
     /// When the data of a DMA moves; a program that is right does not notice
-    #[arg(long, value_enum, default_value_t, help_heading = "Engine")]
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t, help_heading = "Engine")]
     dma: DmaArg,
     /// Host threads; results do not depend on it [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Engine")]
@@ -159,10 +160,10 @@ impl ReportArgs {
             perfetto::write(path, &[core]).map_err(Failure::usage)?;
         }
         if let Some(path) = &self.plot {
-            figure::utilization(path, &report, &profile).map_err(Failure::usage)?;
+            drawn("--plot", figure::utilization(path, &report, &profile))?;
         }
         if let Some(path) = &self.roofline {
-            figure::roofline(path, &report).map_err(Failure::usage)?;
+            drawn("--roofline", figure::roofline(path, &report))?;
         }
         let to_stdout = self.json.as_deref() == Some(Path::new("-"));
         if let Some(path) = &self.json {
@@ -178,5 +179,16 @@ impl ReportArgs {
         }
         text.push_str(notes);
         out::print(&text)
+    }
+}
+
+/// A program without work has no figure, which is no reason to withhold the rest.
+fn drawn(flag: &str, result: Result<(), FigureError>) -> Result<(), Failure> {
+    match result {
+        Err(e @ FigureError::Empty(_)) => {
+            out::note(&format!("{flag}: {e}"));
+            Ok(())
+        }
+        other => other.map_err(Failure::usage),
     }
 }

@@ -7,6 +7,7 @@ use crate::chip::ChipArgs;
 use crate::compare::against_reference;
 use crate::failure::Failure;
 use crate::inputs::InputArgs;
+use crate::out::note;
 use crate::program::ProgramArgs;
 use crate::progress::Progress;
 use crate::run::{EngineArgs, ModeArg, ReportArgs};
@@ -49,6 +50,9 @@ impl Run {
             return Err(Failure::usage("--check: --mode time computes no outputs; use --mode execute"));
         }
         let loaded = self.program.load()?;
+        if let Some(devices) = loaded.partitions() {
+            note(&format!("the program is meant for {devices} devices; here one device runs all of it"));
+        }
         let progress = Progress::new("compiling");
         let driver =
             SimDriver::new(chip).with_mode(self.engine.driver_mode()).with_options(self.engine.options(&self.report));

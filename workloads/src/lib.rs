@@ -22,7 +22,7 @@ mod softmax;
 
 use tpusim_backend::hlo::{Module, Verified};
 
-pub use params::{ParamSpec, ParamValue, Params};
+pub use params::{MAX_SIZE, ParamSpec, ParamValue, Params};
 
 /// Every workload, in the order they are listed to users.
 pub static ALL: &[Workload] = &[
