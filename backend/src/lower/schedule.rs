@@ -76,7 +76,7 @@ fn queue_of(i: &Instr) -> Option<(u8, i32, bool)> {
 }
 
 /// Instructions after the oldest unscheduled one that may be scheduled before it.
-const WINDOW: usize = 320;
+pub(super) const WINDOW: usize = 320;
 
 struct Node {
     succs: Vec<(u32, u32)>,
@@ -361,7 +361,8 @@ impl Regs {
     }
 }
 
-/// Packs `code` into bundles for `chip`. `queued` is what waits in result queues when the block starts.
+/// Packs `code` into bundles for `chip`. `queued` is what waits in result queues when the block starts. Only instructions less than
+/// `window` behind the oldest unscheduled one may overtake it: [`WINDOW`] where registers allow, 1 for the source order.
 ///
 /// # Errors
 /// [`RegisterPressure`] if even the source order needs more registers than `regs` has.
@@ -370,6 +371,7 @@ pub(super) fn schedule(
     chip: &ChipSpec,
     regs: RegFile,
     queued: &Queued,
+    window: usize,
 ) -> Result<Vec<Bundle>, RegisterPressure> {
     let live = live_code(code);
     let code = &live[..];
@@ -407,13 +409,13 @@ pub(super) fn schedule(
                 break;
             }
             waiting.pop();
-            if i < oldest + WINDOW {
+            if i < oldest + window {
                 ready.insert((Reverse(g.nodes[i].height), i));
             } else {
                 beyond.insert(i);
             }
         }
-        while let Some(&i) = beyond.first().filter(|&&i| i < oldest + WINDOW) {
+        while let Some(&i) = beyond.first().filter(|&&i| i < oldest + window) {
             beyond.remove(&i);
             if g.nodes[i].ready > cycle {
                 waiting.push(Reverse((g.nodes[i].ready, i)));
@@ -478,7 +480,7 @@ pub(super) fn schedule(
             }
             let mut again = false;
             for j in joined {
-                if g.nodes[j].ready <= cycle && j < oldest + WINDOW {
+                if g.nodes[j].ready <= cycle && j < oldest + window {
                     ready.insert((Reverse(g.nodes[j].height), j));
                     again = true;
                 } else {
@@ -493,7 +495,7 @@ pub(super) fn schedule(
             files[file].free.push(phys);
         }
         if bundle.is_empty() {
-            if pressure_only && waiting.is_empty() && beyond.first().is_none_or(|&i| i >= oldest + WINDOW) {
+            if pressure_only && waiting.is_empty() && beyond.first().is_none_or(|&i| i >= oldest + window) {
                 return Err(RegisterPressure { available: regs.vregs, masks: regs.masks });
             }
         } else {
