@@ -542,9 +542,8 @@ impl Builder<'_> {
             return Ok(self.broadcast(init, vec![], t, name, site));
         }
         let neutral = self.splat_of(init).is_some_and(|b| identity_bits(&b, t.dtype) == Some(how.identity(t.dtype)));
-        let x = self.reduce_dims(how, args[0], &dims, t.dtype, name, &site);
         if neutral {
-            return Ok(x);
+            return Ok(self.reduce_dims(how, args[0], &dims, t.dtype, name, &site));
         }
         let m = match how {
             Combine::Add => MapOp::Add,
@@ -555,7 +554,16 @@ impl Builder<'_> {
             Combine::Or => MapOp::Or,
             Combine::Xor => MapOp::Xor,
         };
-        Ok(self.map(m, &[x, init], t, name, site))
+        // The initial value takes part before narrow floats are rounded.
+        let wide = if t.dtype.is_float() { DType::F32 } else { t.dtype };
+        let widen = |b: &mut Self, a: NodeId| {
+            let dims = b.node(a).dims.clone();
+            b.map(MapOp::Convert, &[a], &Shape { dims, dtype: wide }, name, site.clone())
+        };
+        let (x, init) = (widen(self, args[0]), widen(self, init));
+        let x = self.reduce_dims(how, x, &dims, wide, name, &site);
+        let y = self.map(m, &[x, init], &Shape { dims: t.dims.clone(), dtype: wide }, name, site.clone());
+        Ok(self.map(MapOp::Convert, &[y], t, name, site))
     }
 
     /// Reduces the last dimension by itself (along lanes), then all others together (along rows and blocks). Narrow floats are

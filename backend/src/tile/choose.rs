@@ -189,7 +189,7 @@ pub fn dot_tilings(k: &DotKernel, chip: &ChipSpec) -> Vec<DotTiling> {
                                 rows,
                                 cols,
                                 k: k_block,
-                                chunk: chunk(rows, push * u64::from(rs), interval),
+                                chunk: chunk(rows, k.chunk_unit(rs), interval),
                                 k_split: ks,
                                 col_split: cs,
                                 row_split: rs,

@@ -531,8 +531,10 @@ pub fn base_of(g: &Graph, n: NodeId, stored: &dyn Fn(NodeId) -> bool, users: &[V
     let operand = node.args[0];
     let from = &g.node(operand).dims;
     // A transposed value nobody else wants is stored transposed by the kernel that computes it.
-    let computed =
-        |x: NodeId| matches!(g.node(x).op, NodeOp::Map(_) | NodeOp::Dot(_)) && !stored(x) && users[x.ix()].len() == 1;
+    let computed = |x: NodeId| {
+        let product = matches!(g.node(x).op, NodeOp::Map(_) | NodeOp::Dot(_));
+        product && !stored(x) && users[x.ix()].len() == 1 && !g.outputs.contains(&x)
+    };
     match &node.op {
         NodeOp::Broadcast(map) => {
             let (b, v) = base_of(g, operand, stored, users);

@@ -14,9 +14,6 @@ use super::regs::Files;
 use super::units::{UnitKey, unit_of};
 use super::{RegFile, RegisterPressure, immediates_of};
 
-/// Instructions after the oldest unscheduled one that may be scheduled before it.
-const WINDOW: usize = 320;
-
 /// Candidates of a slot class that may fail for want of registers before the class is given up for this cycle.
 const PATIENCE: u32 = 4;
 
@@ -42,6 +39,7 @@ pub(super) struct List<'a> {
     files: Files,
     chip: &'a ChipSpec,
     regs: RegFile,
+    window: usize,
     /// Ready instructions by slot class, most urgent first.
     ready: [BTreeSet<Rank>; Slot::ALL.len()],
     /// Instructions that become ready at a known cycle.
@@ -55,7 +53,7 @@ pub(super) struct List<'a> {
 }
 
 impl<'a> List<'a> {
-    pub fn new(code: &'a [CodeInstr], g: Graph, chip: &'a ChipSpec, regs: RegFile) -> Self {
+    pub fn new(code: &'a [CodeInstr], g: Graph, chip: &'a ChipSpec, regs: RegFile, window: usize) -> Self {
         let mut units: FxHashMap<UnitKey, usize> = FxHashMap::default();
         let needs = code
             .iter()
@@ -81,6 +79,7 @@ impl<'a> List<'a> {
             files: Files::new(code, regs),
             chip,
             regs,
+            window,
             ready: Default::default(),
             waiting: BinaryHeap::new(),
             beyond: (0..code.len()).filter(|&i| g.nodes[i].preds == 0).collect(),
@@ -107,7 +106,7 @@ impl<'a> List<'a> {
             left -= bundle.len();
             if bundle.is_empty() {
                 let stuck = self.waiting.is_empty()
-                    && self.beyond.first().is_none_or(|&i| i >= self.oldest + WINDOW)
+                    && self.beyond.first().is_none_or(|&i| i >= self.oldest + self.window)
                     && self.unit_free.iter().all(|&t| t <= self.cycle);
                 if stuck {
                     return Err(RegisterPressure { available: self.regs.vregs, masks: self.regs.masks });
@@ -122,7 +121,7 @@ impl<'a> List<'a> {
     }
 
     fn place(&mut self, i: usize) {
-        if i >= self.oldest + WINDOW {
+        if i >= self.oldest + self.window {
             self.beyond.insert(i);
         } else if self.g.nodes[i].ready > self.cycle {
             self.waiting.push(Reverse((self.g.nodes[i].ready, i)));
@@ -140,7 +139,7 @@ impl<'a> List<'a> {
             self.waiting.pop();
             self.place(i);
         }
-        while let Some(&i) = self.beyond.first().filter(|&&i| i < self.oldest + WINDOW) {
+        while let Some(&i) = self.beyond.first().filter(|&&i| i < self.oldest + self.window) {
             self.beyond.remove(&i);
             self.place(i);
         }

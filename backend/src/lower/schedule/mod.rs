@@ -41,7 +41,11 @@ pub struct RegFile {
     pub masks: u32,
 }
 
-/// Packs `code` into bundles for `chip`. `queued` is what waits in result queues when the block starts.
+/// Instructions after the oldest unscheduled one that may be scheduled before it, where registers allow.
+pub(super) const WINDOW: usize = 320;
+
+/// Packs `code` into bundles for `chip`. `queued` is what waits in result queues when the block starts. Only instructions less than
+/// `window` behind the oldest unscheduled one may overtake it: [`WINDOW`] where registers allow, 1 for the source order.
 ///
 /// # Errors
 /// [`RegisterPressure`] if even the source order needs more registers than `regs` has.
@@ -50,10 +54,11 @@ pub(super) fn schedule(
     chip: &ChipSpec,
     regs: RegFile,
     queued: &Queued,
+    window: usize,
 ) -> Result<Vec<Bundle>, RegisterPressure> {
     let live = live_code(code);
     let graph = graph::Graph::new(&live, chip, queued);
-    list::List::new(&live, graph, chip, regs).run()
+    list::List::new(&live, graph, chip, regs, window).run()
 }
 
 /// Immediates that need one of the bundle's shared 32-bit slots: those beyond 0..=31 or negative.
