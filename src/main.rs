@@ -1,1 +1,24 @@
-fn main() {}
+//! The `tpusim` command: one file per subcommand under [`commands`], what they share beside it. The only part of tpusim that prints.
+
+mod chip;
+mod commands;
+mod compare;
+mod failure;
+mod files;
+mod inputs;
+mod out;
+mod plan;
+mod program;
+mod progress;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    match commands::Cli::parse().run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

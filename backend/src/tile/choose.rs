@@ -33,7 +33,11 @@ pub fn vector_tilings(k: &VectorKernel, chip: &ChipSpec) -> Vec<Tiling> {
             let fit = (want / group / 128 * 128).max(128);
             fit.min(4096.max(fit.min(8192))).min(c)
         };
-        let fit_rows = (want / padded_cols(cols)).max(1);
+        // A transpose works on 128 x 128 tiles: blocks of whole ones in both directions.
+        let crossed = scratch > 0;
+        let cols = if crossed && !k.reduces_rows() { cols.min(512) } else { cols };
+        let fit_rows = (want / padded_cols(cols)).max(if crossed { 128 } else { 1 });
+        let group = if crossed { group.max(128) } else { group };
         let mut rows = if fit_rows >= r { r } else { (fit_rows / group * group).max(group).min(r) };
         if reduced != 0 && k.dims[n - 2] > rows {
             rows = balanced(r, rows, group);
@@ -50,7 +54,8 @@ pub fn vector_tilings(k: &VectorKernel, chip: &ChipSpec) -> Vec<Tiling> {
         let mut t = Tiling { planes, rows, cols, row_unroll: 1, lane_unroll: 8, cores: 1 };
         t = split_cores(k, t, cores_want);
         let lane_tiles = (t.cols.div_ceil(128)) as u32;
-        let groups = t.rows.div_ceil(group) as u32;
+        let groups = t.rows.div_ceil(u64::from(k.group_rows())) as u32;
+        let group = u64::from(k.group_rows());
         let base_parts = group as u32 / 8;
         // Row reductions hide the XLU's latency behind several row groups, others want enough independent cells.
         let want_parts = if k.reduces_rows() { 8 } else { 8u32.div_ceil(lane_tiles.min(8)) };

@@ -447,8 +447,15 @@ impl<'b, 'g> Build<'b, 'g> {
         let node = g.node(n);
         let operand = g.node(node.args[0]);
         let Some(&size) = operand.dims.last() else { return Err(n) };
+        let all = self.dims.iter().enumerate().filter(|(_, d)| **d > 1).fold(0u32, |m, (d, _)| m | 1 << d);
         let column = match self.reduced {
             Some(c) => c,
+            // Nothing here has columns yet: the reduced dimension becomes them.
+            None if used == all => {
+                self.dims.push(size);
+                self.extend_strides();
+                self.dims.len() - 1
+            }
             None => match (0..self.dims.len()).rev().find(|&d| self.dims[d] > 1) {
                 Some(d) => d,
                 None => return Err(n),
@@ -467,6 +474,15 @@ impl<'b, 'g> Build<'b, 'g> {
         }
         self.note(n);
         Ok(self.reduce_node(Kind::RowReduce(how), arg, node.dtype, 1 << column))
+    }
+
+    /// Gives accesses made so far a stride along a dimension just added.
+    fn extend_strides(&mut self) {
+        for n in &mut self.nodes {
+            if let Kind::Load(a) = &mut n.kind {
+                a.strides.resize(self.dims.len(), 0);
+            }
+        }
     }
 
     fn load(&mut self, n: NodeId, map: &DimMap) -> Result<NodeIx, NodeId> {

@@ -1,0 +1,77 @@
+//! `tpusim run`.
+
+use clap::Args;
+use tpusim_driver::{Executable, SimDriver};
+
+use crate::chip::ChipArgs;
+use crate::compare::against_reference;
+use crate::failure::Failure;
+use crate::inputs::InputArgs;
+use crate::out::note;
+use crate::program::ProgramArgs;
+use crate::progress::Progress;
+use crate::run::{EngineArgs, ModeArg, ReportArgs};
+
+/// Compile a program, run it on a simulated chip, and say what it cost
+///
+/// The program is a file of StableHLO or a built-in workload; without one, a decoder block of Qwen3 runs. Inputs are .npy files or
+/// seeded random numbers. The report goes to standard output; files are written only where a flag asks for them.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tpusim run
+  tpusim run matmul m=4096 n=4096 k=4096 dtype=bf16 --chip v6e --mode time
+  tpusim run model.mlir --input x.npy --input w.npy --output-dir out --json report.json
+  tpusim run softmax rows=100 cols=1000 --check
+  tpusim run mlp --trace run.pftrace --plot util.svg --roofline roof.svg --csv ops.csv
+  tpusim run attention --chip v4 --set tensorcores_per_device=1 --set hbm.bps_chip=2.4e12")]
+pub struct Run {
+    #[command(flatten)]
+    program: ProgramArgs,
+    #[command(flatten)]
+    chip: ChipArgs,
+    #[command(flatten)]
+    inputs: InputArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
+    #[command(flatten)]
+    report: ReportArgs,
+    /// Compare the outputs with the reference evaluator (slow for large programs); exit code 1 if they differ
+    #[arg(long, help_heading = "Engine")]
+    check: bool,
+}
+
+impl Run {
+    /// Runs the command.
+    pub fn run(self) -> Result<(), Failure> {
+        let chip = self.chip.load()?;
+        self.report.check(self.engine.mode)?;
+        if self.check && self.engine.mode == ModeArg::Time {
+            return Err(Failure::usage("--check: --mode time computes no outputs; use --mode execute"));
+        }
+        let loaded = self.program.load()?;
+        if let Some(devices) = loaded.partitions() {
+            note(&format!("the program is meant for {devices} devices; here one device runs all of it"));
+        }
+        let progress = Progress::new("compiling");
+        let driver =
+            SimDriver::new(chip).with_mode(self.engine.driver_mode()).with_options(self.engine.options(&self.report));
+        // Inputs first: a wrong file should not have to wait for the compiler. Timing needs none, but a wrong one is still an error.
+        let inputs = match self.engine.mode {
+            ModeArg::Time if !self.inputs.given() => Vec::new(),
+            _ => self.inputs.load(&loaded.params)?,
+        };
+        let executable = driver.build(&loaded.module)?;
+        progress.next("simulating");
+        let run = executable.execute(&inputs)?;
+        let notes = if self.check {
+            progress.next("evaluating the reference");
+            against_reference(&loaded, &inputs, executable.outputs(), &run.outputs)?
+        } else {
+            String::new()
+        };
+        drop(progress);
+        let Some(program) = executable.program() else { return Ok(()) };
+        self.report.write(self.engine.mode, (program, driver.chip()), run, executable.outputs(), &notes)
+    }
+}

@@ -1,0 +1,109 @@
+//! The program of a command: a file, or a workload with its parameters.
+
+use std::path::Path;
+
+use clap::Args;
+use tpusim_backend::front::parse_program;
+use tpusim_backend::hlo::{Module, TensorType, Verified, verify};
+
+use crate::chip::pair;
+use crate::failure::Failure;
+
+/// What runs if nothing is named.
+const DEFAULT: &str = "qwen3-block";
+
+/// `[PROGRAM] [key=value ...]`.
+#[derive(Args, Clone, Debug)]
+pub struct ProgramArgs {
+    /// A file of StableHLO, as text or bytecode, or the name of a workload (`tpusim workloads`) and its parameters as key=value
+    #[arg(value_name = "PROGRAM|WORKLOAD [KEY=VALUE]...")]
+    program: Vec<String>,
+}
+
+/// A program that has been read and verified.
+pub struct Loaded {
+    /// The module.
+    pub module: Verified<Module>,
+    /// Names of the entry function's parameters, empty where the source gives none, and their types.
+    pub params: Vec<(String, TensorType)>,
+}
+
+impl Loaded {
+    /// Devices that the program's shardings spread it over, if more than one.
+    pub fn partitions(&self) -> Option<i64> {
+        self.module.attrs.int("mhlo.num_partitions").filter(|n| *n > 1)
+    }
+}
+
+impl ProgramArgs {
+    /// Reads or builds the program and verifies it.
+    pub fn load(&self) -> Result<Loaded, Failure> {
+        let module = match self.program.split_first() {
+            None => workload(DEFAULT, &[])?,
+            // Parameters alone are those of the default workload.
+            Some((first, _)) if first.contains('=') && !Path::new(first).exists() => workload(DEFAULT, &self.program)?,
+            Some((first, rest)) if is_name(first) && !Path::new(first).is_file() => workload(first, rest)?,
+            Some((first, [])) => file(Path::new(first))?,
+            Some((first, [extra, ..])) => {
+                return Err(Failure::usage(format!(
+                    "`{extra}`: a program file takes no parameters (`{first}` is a file; workloads are: {})",
+                    names()
+                )));
+            }
+        };
+        let params = params(&module)?;
+        Ok(Loaded { module, params })
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.contains(['/', '\\', '.'])
+}
+
+fn names() -> String {
+    tpusim_workloads::ALL.iter().map(|w| w.name).collect::<Vec<_>>().join(", ")
+}
+
+fn workload(name: &str, params: &[String]) -> Result<Verified<Module>, Failure> {
+    let Ok(found) = tpusim_workloads::find(name) else {
+        return Err(Failure::usage(format!("`{name}` is neither a file nor a workload; workloads are: {}", names())));
+    };
+    let mut pairs = Vec::with_capacity(params.len());
+    for p in params {
+        pairs.push(pair(p).map_err(|e| Failure::usage(format!("`{p}`: {e}, a parameter of workload `{name}`")))?);
+    }
+    found.build(&pairs).map_err(Failure::usage)
+}
+
+fn file(path: &Path) -> Result<Verified<Module>, Failure> {
+    let bytes = std::fs::read(path).map_err(|e| Failure::usage(format!("cannot read `{}`: {e}", path.display())))?;
+    let name = path.display().to_string();
+    if bytes.starts_with(tpusim_isa::binary::MAGIC) {
+        return Err(Failure::usage(format!("`{name}` is an assembled program; use `tpusim exec {name}`")));
+    }
+    let module = parse_program(&bytes, &name).map_err(Failure::program)?;
+    verify(module).map_err(|errors| {
+        const SHOWN: usize = 10;
+        let mut lines: Vec<String> = errors.iter().take(SHOWN).map(|e| format!("{name}: {e}")).collect();
+        if errors.len() > SHOWN {
+            lines.push(format!("... and {} more errors", errors.len() - SHOWN));
+        }
+        Failure::program(lines.join("\n"))
+    })
+}
+
+fn params(module: &Verified<Module>) -> Result<Vec<(String, TensorType)>, Failure> {
+    let main = match (module.func("main"), module.funcs.as_slice()) {
+        (Some(f), _) | (None, [f]) => f,
+        _ => return Err(Failure::program("the program has no function `main`")),
+    };
+    let mut params = Vec::with_capacity(main.params.len());
+    for (i, p) in main.params.iter().enumerate() {
+        let ty = main.ty(p.value);
+        let Some(tensor) = ty.tensor().filter(|t| t.bytes().is_some()) else {
+            return Err(Failure::program(format!("parameter {i} is {ty}; only arrays of fixed size can be passed")));
+        };
+        params.push((module.locs.name(p.loc).unwrap_or_default().to_owned(), tensor.clone()));
+    }
+    Ok(params)
+}

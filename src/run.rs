@@ -1,0 +1,194 @@
+//! What `run` and `exec` share: how to run, and what to make of it.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use tpusim_backend::hlo::TensorType;
+use tpusim_driver::{Execution, Mode};
+use tpusim_isa::chip::ChipSpec;
+use tpusim_isa::program::Program;
+use tpusim_sim::RunOptions;
+use tpusim_traces::figure::FigureError;
+use tpusim_traces::report::{Report, TextOptions};
+use tpusim_traces::{figure, perfetto, tables};
+
+use crate::failure::Failure;
+use crate::files::{self, Targets};
+use crate::out;
+
+/// Spans recorded for a trace: some hundreds of megabytes of host memory at most.
+const TRACE_SPANS: usize = 2_000_000;
+
+/// What a run computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ModeArg {
+    /// Results and time
+    #[default]
+    Execute,
+    /// Time only: same cycles, no data
+    Time,
+}
+
+/// When the data of a DMA moves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum DmaArg {
+    /// When it starts
+    #[default]
+    Early,
+    /// As late as its wait allows
+    Late,
+}
+
+/// Flags of how to run.
+#[derive(Args, Clone, Debug)]
+pub struct EngineArgs {
+    /// What to compute
+    #[arg(long, value_enum, default_value_t, help_heading = "Engine")]
+    pub mode: ModeArg,
+    /// Simulate every iteration of every loop instead of jumping over repeating ones
+    #[arg(long, help_heading = "Engine")]
+    no_fold: bool,
+    /// Fill uninitialised memory and registers with NaN, to find reads of what was never written
+    #[arg(long, help_heading = "Engine")]
+    poison: bool,
+    /// When the data of a DMA moves; a program that is right does not notice
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t, help_heading = "Engine")]
+    dma: DmaArg,
+    /// Host threads; results do not depend on it [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Engine")]
+    threads: Option<u16>,
+}
+
+/// Flags of what to write.
+#[derive(Args, Clone, Debug)]
+pub struct ReportArgs {
+    /// Write the outputs as out0.npy, out1.npy, ... to this folder
+    #[arg(long, value_name = "DIR", help_heading = "Inputs and outputs")]
+    pub output_dir: Option<PathBuf>,
+    /// Write the report as JSON; `-` prints it instead of the text
+    #[arg(long, value_name = "FILE", help_heading = "Reports")]
+    json: Option<PathBuf>,
+    /// Write a trace for ui.perfetto.dev
+    #[arg(long, value_name = "FILE", help_heading = "Reports")]
+    trace: Option<PathBuf>,
+    /// Draw utilization over time (.svg or .png, with a .csv beside it)
+    #[arg(long, value_name = "FILE", help_heading = "Reports")]
+    plot: Option<PathBuf>,
+    /// Draw the operations under the chip's roofline (.svg or .png, with a .csv beside it)
+    #[arg(long, value_name = "FILE", help_heading = "Reports")]
+    roofline: Option<PathBuf>,
+    /// Write a table of the operations
+    #[arg(long, value_name = "FILE", help_heading = "Reports")]
+    csv: Option<PathBuf>,
+    /// Operations to list in the text
+    #[arg(long, value_name = "N", default_value_t = 15, help_heading = "Reports")]
+    top: usize,
+}
+
+impl EngineArgs {
+    /// The driver's mode.
+    pub fn driver_mode(&self) -> Mode {
+        match self.mode {
+            ModeArg::Execute => Mode::Execute,
+            ModeArg::Time => Mode::Time,
+        }
+    }
+
+    /// The engine's options; spans are recorded only for a trace.
+    pub fn options(&self, report: &ReportArgs) -> RunOptions {
+        let all = std::thread::available_parallelism().map_or(1, |n| n.get());
+        RunOptions {
+            fold: !self.no_fold,
+            poison: self.poison,
+            dma_late: self.dma == DmaArg::Late,
+            trace_spans: if report.trace.is_some() { TRACE_SPANS } else { 0 },
+            threads: self.threads.map_or(all, usize::from),
+        }
+    }
+}
+
+impl ReportArgs {
+    /// Checks that everything asked for can be written.
+    pub fn check(&self, mode: ModeArg) -> Result<(), Failure> {
+        let mut targets = Targets::default();
+        if let Some(dir) = &self.output_dir {
+            if mode == ModeArg::Time {
+                return Err(Failure::usage("--output-dir: --mode time computes no outputs; use --mode execute"));
+            }
+            targets.folder("--output-dir", dir)?;
+        }
+        if let Some(path) = self.json.as_deref().filter(|p| *p != Path::new("-")) {
+            targets.file("--json", path)?;
+        }
+        for (flag, path) in [("--trace", &self.trace), ("--csv", &self.csv)] {
+            if let Some(path) = path {
+                targets.file(flag, path)?;
+            }
+        }
+        for (flag, path) in [("--plot", &self.plot), ("--roofline", &self.roofline)] {
+            if let Some(path) = path {
+                targets.figure(flag, path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes and prints everything asked for. `notes` are lines for people, after the report.
+    pub fn write(
+        &self,
+        mode: ModeArg,
+        (program, chip): (&Program, &ChipSpec),
+        run: Execution,
+        outputs: &[TensorType],
+        notes: &str,
+    ) -> Result<(), Failure> {
+        let name = match mode {
+            ModeArg::Execute => "execute",
+            ModeArg::Time => "time",
+        };
+        let profile = run.profile.unwrap_or_default();
+        let report = Report::new(program, chip, &profile, name);
+        if let Some(dir) = &self.output_dir {
+            let arrays: Vec<_> = outputs.iter().cloned().zip(run.outputs).collect();
+            files::write_outputs(dir, &arrays)?;
+        }
+        if let Some(path) = &self.csv {
+            tables::write_ops(path, &report).map_err(Failure::usage)?;
+        }
+        if let Some(path) = &self.trace {
+            let core = perfetto::Core { name: "core 0", program, chip, profile: &profile };
+            perfetto::write(path, &[core]).map_err(Failure::usage)?;
+        }
+        if let Some(path) = &self.plot {
+            drawn("--plot", figure::utilization(path, &report, &profile))?;
+        }
+        if let Some(path) = &self.roofline {
+            drawn("--roofline", figure::roofline(path, &report))?;
+        }
+        let to_stdout = self.json.as_deref() == Some(Path::new("-"));
+        if let Some(path) = &self.json {
+            let text = report.to_json().map_err(Failure::usage)?;
+            if to_stdout {
+                return out::print(&text);
+            }
+            files::write(path, text.as_bytes())?;
+        }
+        let mut text = report.text(TextOptions { top: self.top, color: out::color() });
+        if profile.spans_truncated && self.trace.is_some() {
+            text.push_str(&format!("the trace ends after {TRACE_SPANS} spans; later activity is missing\n"));
+        }
+        text.push_str(notes);
+        out::print(&text)
+    }
+}
+
+/// A program without work has no figure, which is no reason to withhold the rest.
+fn drawn(flag: &str, result: Result<(), FigureError>) -> Result<(), Failure> {
+    match result {
+        Err(e @ FigureError::Empty(_)) => {
+            out::note(&format!("{flag}: {e}"));
+            Ok(())
+        }
+        other => other.map_err(Failure::usage),
+    }
+}

@@ -1,0 +1,356 @@
+//! The `tpusim` command as users meet it: exit codes, messages, files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// Runs `tpusim` in `dir`.
+fn tpusim(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tpusim")).args(args).current_dir(dir).output().expect("tpusim starts")
+}
+
+struct Dir(TempDir);
+
+impl Dir {
+    fn new() -> Dir {
+        Dir(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        fs::write(self.path(name), bytes).unwrap();
+    }
+
+    /// Runs a command that must succeed; gives what it printed.
+    fn ok(&self, args: &[&str]) -> String {
+        let out = tpusim(self.0.path(), args);
+        let err = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(0), "{args:?}: {err}");
+        String::from_utf8(out.stdout).unwrap()
+    }
+
+    /// Runs a command that must fail with `code`, print nothing to stdout, and say each of `words`; gives the message.
+    fn fails(&self, code: i32, args: &[&str], words: &[&str]) -> String {
+        let out = tpusim(self.0.path(), args);
+        let err = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(code), "{args:?}: {err}");
+        assert!(out.stdout.is_empty(), "{args:?} printed {}", String::from_utf8_lossy(&out.stdout));
+        assert!(err.starts_with("error"), "{args:?}: {err}");
+        for word in words {
+            assert!(err.contains(word), "{args:?}: `{word}` is not in: {err}");
+        }
+        err
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(self.0.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// An .npy file of version 1.0, written here from numpy's description of the format.
+fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+    let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");
+    while (10 + header.len() + 1) % 64 != 0 {
+        header.push(' ');
+    }
+    header.push('\n');
+    let mut file = b"\x93NUMPY\x01\x00".to_vec();
+    file.extend((header.len() as u16).to_le_bytes());
+    file.extend(header.as_bytes());
+    file.extend(data);
+    file
+}
+
+fn f32s(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+/// The f32 elements of an .npy file of version 1.0.
+fn read_f32s(path: &Path) -> Vec<f32> {
+    let file = fs::read(path).unwrap();
+    let start = 10 + usize::from(u16::from_le_bytes([file[8], file[9]]));
+    file[start..].chunks_exact(4).map(|c| f32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect()
+}
+
+const SUB: &str = "module @sub {
+  func.func public @main(%a: tensor<2x3xf32> loc(\"a\"), %b: tensor<2x3xf32> loc(\"b\")) -> tensor<2x3xf32> {
+    %0 = stablehlo.subtract %a, %b : tensor<2x3xf32>
+    return %0 : tensor<2x3xf32>
+  }
+}
+";
+
+const COMMANDS: &[&str] = &["run", "compile", "eval", "exec", "asm", "disasm", "chips", "workloads"];
+
+// Oracle: the house rule that help shows how.
+#[test]
+fn help_of_every_command_has_an_example() {
+    let dir = Dir::new();
+    let overview = dir.ok(&["--help"]);
+    for command in COMMANDS {
+        assert!(overview.contains(&format!("\n  {command} ")), "{command} is not in the overview");
+        let help = dir.ok(&[command, "--help"]);
+        let example = help.split("Example").nth(1).unwrap_or_default();
+        assert!(example.contains(&format!("tpusim {command}")), "{command}: {help}");
+    }
+    let listed = overview.lines().skip_while(|l| *l != "Commands:").skip(1).take_while(|l| l.starts_with("  "));
+    let listed: Vec<&str> = listed.filter_map(|l| l.split_whitespace().next()).filter(|n| *n != "help").collect();
+    assert_eq!(listed, COMMANDS);
+}
+
+// Oracle: subtraction, which also tells the two inputs apart.
+#[test]
+fn inputs_and_outputs_round_trip() {
+    let dir = Dir::new();
+    dir.write("sub.mlir", SUB);
+    dir.write("a.npy", npy("<f4", "2, 3", &f32s(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])));
+    dir.write("b.npy", npy("<f4", "2, 3", &f32s(&[0.5, 0.5, 0.5, 1.0, 1.0, 8.0])));
+    let expected = [0.5, 1.5, 2.5, 3.0, 4.0, -2.0];
+    dir.ok(&["run", "sub.mlir", "--input", "a.npy", "--input", "b.npy", "--output-dir", "made/out", "--check"]);
+    assert_eq!(read_f32s(&dir.path("made/out/out0.npy")), expected);
+    assert_eq!(fs::read_dir(dir.path("made/out")).unwrap().count(), 1);
+    dir.ok(&["run", "sub.mlir", "--input", "b=b.npy", "--input", "a=a.npy", "--output-dir", "named"]);
+    assert_eq!(read_f32s(&dir.path("named/out0.npy")), expected);
+    dir.ok(&["eval", "sub.mlir", "--input", "a.npy", "--input", "b.npy", "--output-dir", "eval"]);
+    assert_eq!(fs::read(dir.path("eval/out0.npy")).unwrap(), fs::read(dir.path("named/out0.npy")).unwrap());
+}
+
+// Oracle: the file's own shape and type, the parameter's, and an empty folder.
+#[test]
+fn wrong_inputs_say_file_expected_and_found() {
+    let dir = Dir::new();
+    dir.write("sub.mlir", SUB);
+    dir.write("good.npy", npy("<f4", "2, 3", &f32s(&[0.0; 6])));
+    dir.write("shape.npy", npy("<f4", "3, 2", &f32s(&[0.0; 6])));
+    dir.write("type.npy", npy("<i4", "2, 3", &f32s(&[0.0; 6])));
+    dir.write("short.npy", npy("<f4", "2, 3", &f32s(&[0.0; 5])));
+    let before = dir.names();
+    let run = |files: &[&str], words: &[&str]| {
+        let mut args = vec!["run", "sub.mlir", "--output-dir", "out"];
+        files.iter().for_each(|f| args.extend(["--input", f]));
+        dir.fails(2, &args, words);
+        assert_eq!(dir.names(), before, "{files:?}");
+    };
+    run(&["good.npy", "shape.npy"], &["shape.npy", "f32[2, 3]", "(3, 2)"]);
+    run(&["good.npy", "type.npy"], &["type.npy", "f32[2, 3]", "<i4"]);
+    run(&["good.npy", "short.npy"], &["short.npy", "truncated"]);
+    run(&["good.npy", "none.npy"], &["none.npy"]);
+    run(&["good.npy", "sub.mlir"], &["sub.mlir", "not an .npy file"]);
+    run(&["good.npy"], &["parameter 1", "`b`", "takes 2"]);
+    run(&["good.npy"; 3], &["one file too many", "takes 2"]);
+    run(&["c=good.npy"], &["no parameter `c`", "a: tensor<2x3xf32>"]);
+    run(&["a=good.npy", "a=good.npy"], &["two files"]);
+}
+
+// Oracle: exit code 2 is for the command line and files, 1 for programs.
+#[test]
+fn usage_errors_exit_with_2() {
+    let dir = Dir::new();
+    dir.write("sub.mlir", SUB);
+    dir.write("file", "");
+    let fails = |args: &[&str], words: &[&str]| dir.fails(2, args, words);
+    fails(&["run", "none.mlir"], &["cannot read `none.mlir`"]);
+    fails(&["run", "matmull"], &["matmull", "matmul, mlp"]);
+    fails(&["run", "matmul", "q=4"], &["`q`", "m=1024"]);
+    fails(&["run", "matmul", "m=0"], &["m=0", "from 1 to"]);
+    fails(&["run", "matmul", "m=99999999999999999999"], &["whole number"]);
+    fails(&["run", "matmul", "m=-3"], &["m=-3"]);
+    fails(&["run", "matmul", "m=4", "m=4"], &["twice"]);
+    fails(&["run", "matmul", "dtype=f31"], &["bf16, f32"]);
+    fails(&["run", "matmul", "m"], &["KEY=VALUE"]);
+    fails(&["run", "matmul", "m=16777216", "n=16777216"], &["too large"]);
+    fails(&["run", "attention", "heads=3", "kv_heads=2"], &["does not divide"]);
+    fails(&["run", "sub.mlir", "m=4"], &["takes no parameters"]);
+    fails(&["run", "--chip", "v9"], &["unknown chip `v9`", "v5e"]);
+    fails(&["run", "--set", "hbm.bps=1"], &["hbm.bps", "bps_chip"]);
+    fails(&["run", "--set", "hbm.bps_chip=fast"], &["expected a value"]);
+    fails(&["run", "--set", "mxu.dim=7"], &["mxu.dim=7"]);
+    fails(&["run", "--set", "latency.vload=4e9"], &["from 0 to 10000"]);
+    fails(&["run", "--chip", "v4", "--set", "tensorcores_per_device=3"], &["must divide"]);
+    fails(&["run", "--threads", "0"], &["--threads"]);
+    fails(&["run", "--mode", "time", "--output-dir", "out"], &["--mode execute"]);
+    fails(&["run", "--json", "none/r.json"], &["--json", "none/r.json"]);
+    fails(&["run", "--json", "."], &["--json", "."]);
+    fails(&["run", "--output-dir", "file/out"], &["--output-dir", "file"]);
+    fails(&["run", "--plot", "util.pdf"], &["util.pdf", ".svg or .png"]);
+    fails(&["run", "--plot", "a.svg", "--csv", "a.csv"], &["both write `a.csv`"]);
+    fails(&["chips", "v9"], &["unknown chip"]);
+    fails(&["workloads", "none"], &["unknown workload"]);
+    fails(&["asm", "none.asm", "-o", "x.bin"], &["cannot read `none.asm`"]);
+    fails(&["nonsense"], &["nonsense"]);
+    assert_eq!(dir.names(), ["file", "sub.mlir"]);
+}
+
+// Oracle: as above; each of these programs has the mistake its message names.
+#[test]
+fn program_errors_exit_with_1_and_leave_nothing() {
+    let dir = Dir::new();
+    dir.write("parse.mlir", SUB.replace("subtract", "subtrct"));
+    dir.write("verify.mlir", SUB.replace("-> tensor<2x3xf32>", "-> tensor<2x4xf32>"));
+    dir.write("bytes.mlirbc", b"ML\xefRgarbage");
+    dir.write("noise", b"\xff\xfe\x00");
+    dir.write("bad.asm", "program \"x\" chip \"v5e\" hbm_peak 0 vmem_peak 0\ncode { { vadd.f32 v3, v1 } }");
+    dir.write("unset.asm", "program \"x\" chip \"v5e\" hbm_peak 0 vmem_peak 0\ncode { { vadd.f32 v3, v1, v2 } }");
+    dir.write("cut.bin", b"TPUSIMPG\x01\x00\x00\x00");
+    let before = dir.names();
+    let all = ["--output-dir", "out", "--json", "r.json", "--trace", "t.pftrace", "--csv", "o.csv", "--plot", "p.svg"];
+    let fails = |args: &[&str], words: &[&str]| {
+        dir.fails(1, &[args, all.as_slice()].concat(), words);
+        assert_eq!(dir.names(), before, "{args:?}");
+    };
+    fails(&["run", "parse.mlir"], &["subtrct", "parse.mlir:3"]);
+    fails(&["run", "verify.mlir"], &["verify.mlir", "tensor<2x4xf32>"]);
+    fails(&["run", "bytes.mlirbc"], &["bytes.mlirbc"]);
+    fails(&["run", "./noise"], &["neither MLIR bytecode nor UTF-8"]);
+    fails(&["exec", "bad.asm"], &["bad.asm:2:"]);
+    fails(&["exec", "unset.asm"], &["v1 is read before"]);
+    fails(&["exec", "cut.bin"], &["cut.bin"]);
+    let huge = ["run", "matmul", "m=262144", "n=262144", "k=128", "--mode", "time"];
+    dir.fails(1, &huge, &["of HBM", "the device has", "bf16[262144,262144]"]);
+    assert_eq!(dir.names(), before);
+}
+
+// Oracle: the keys that scripts rely on, and that both modes take the same cycles.
+#[test]
+fn json_on_stdout_is_json_alone() {
+    let dir = Dir::new();
+    let report = |mode: &str| -> serde_json::Value {
+        let text = dir.ok(&["run", "matmul", "m=64", "n=128", "k=256", "--mode", mode, "--json", "-"]);
+        serde_json::from_str(&text).unwrap()
+    };
+    let (timed, executed) = (report("time"), report("execute"));
+    for key in ["program", "chip", "cycles", "time_s", "mfu", "hbm_bytes_read", "utilization", "advice", "ops"] {
+        assert!(!timed[key].is_null(), "{key}");
+    }
+    assert_eq!(timed["flops"], 2 * 64 * 128 * 256);
+    assert_eq!((&timed["mode"], &executed["mode"]), (&"time".into(), &"execute".into()));
+    assert_eq!(timed["cycles"], executed["cycles"]);
+    let chips: serde_json::Value = serde_json::from_str(&dir.ok(&["chips", "--json"])).unwrap();
+    assert!(chips.as_array().unwrap().iter().any(|c| c["name"] == "v5e"));
+    let numbers: serde_json::Value = serde_json::from_str(&dir.ok(&["chips", "v5e", "--json"])).unwrap();
+    assert!(numbers.as_array().unwrap().iter().all(|n| !n["source"].as_str().unwrap().is_empty()));
+    let list: serde_json::Value = serde_json::from_str(&dir.ok(&["workloads", "--json"])).unwrap();
+    assert_eq!(list.as_array().unwrap().len(), tpusim_workloads::ALL.len());
+    assert!(dir.names().is_empty());
+}
+
+// Oracle: each file's own first bytes, and the tables that figures promise beside them.
+#[test]
+fn every_report_is_written_where_asked() {
+    let dir = Dir::new();
+    let files =
+        ["--json", "r.json", "--trace", "t.pftrace", "--csv", "o.csv", "--plot", "p.svg", "--roofline", "f.png"];
+    let text = dir.ok(&[&["run", "softmax", "rows=64", "cols=256"], files.as_slice()].concat());
+    assert!(text.starts_with("softmax on v5e"), "{text}");
+    assert_eq!(dir.names(), ["f.csv", "f.png", "o.csv", "p.csv", "p.svg", "r.json", "t.pftrace"]);
+    assert!(fs::read(dir.path("f.png")).unwrap().starts_with(b"\x89PNG"));
+    assert!(fs::read_to_string(dir.path("p.svg")).unwrap().contains("<svg"));
+    assert!(fs::read_to_string(dir.path("o.csv")).unwrap().starts_with("op,"));
+    assert!(fs::metadata(dir.path("t.pftrace")).unwrap().len() > 0);
+}
+
+// Oracle: an empty array takes no time, and there is nothing to draw of it.
+#[test]
+fn programs_without_work_still_report() {
+    let dir = Dir::new();
+    let text = "func.func public @main(%a: tensor<0x3xf32>) -> tensor<0x3xf32> {\n  return %a : tensor<0x3xf32>\n}\n";
+    dir.write("empty.mlir", text);
+    let files = ["--output-dir", "out", "--json", "r.json", "--plot", "p.svg", "--roofline", "f.svg"];
+    dir.ok(&[&["run", "empty.mlir", "--check"], files.as_slice()].concat());
+    assert_eq!(dir.names(), ["empty.mlir", "out", "r.json"]);
+}
+
+// Oracle: the folder holds what it held before.
+#[test]
+fn outputs_are_written_together_or_not_at_all() {
+    let dir = Dir::new();
+    let twice = SUB.replace("-> tensor<2x3xf32>", "-> (tensor<2x3xf32>, tensor<2x3xf32>)");
+    let twice = twice.replace("return %0 : tensor<2x3xf32>", "return %0, %a : tensor<2x3xf32>, tensor<2x3xf32>");
+    dir.write("two.mlir", twice);
+    fs::create_dir_all(dir.path("out/out1.npy")).unwrap();
+    dir.fails(2, &["run", "two.mlir", "--output-dir", "out"], &["out1.npy", "is a folder"]);
+    let left: Vec<_> = fs::read_dir(dir.path("out")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["out1.npy"]);
+}
+
+// Oracle: none of the engine's switches may change results; overrides of the chip must change time.
+#[test]
+fn switches_keep_results_and_overrides_change_time() {
+    let dir = Dir::new();
+    let cycles = |extra: &[&str]| {
+        let base = ["run", "softmax", "rows=96", "cols=200", "--output-dir", "out", "--json", "-", "--chip", "v4"];
+        let text = dir.ok(&[base.as_slice(), extra].concat());
+        let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+        (report["cycles"].as_u64().unwrap(), fs::read(dir.path("out/out0.npy")).unwrap())
+    };
+    let plain = cycles(&[]);
+    for switch in [&["--no-fold"][..], &["--poison"], &["--dma", "late"], &["--threads", "1"]] {
+        assert_eq!(cycles(switch), plain, "{switch:?}");
+    }
+    let one_core = cycles(&["--set", "tensorcores_per_device=1"]);
+    assert!(one_core.1 == plain.1 && one_core.0 != plain.0, "{} {}", one_core.0, plain.0);
+    let slow = cycles(&["--set", "hbm.bps_chip=1e10"]);
+    assert!(slow.1 == plain.1 && slow.0 > plain.0, "{} {}", slow.0, plain.0);
+    assert_ne!(cycles(&["--seed", "1"]).1, plain.1);
+}
+
+// Oracle: the text of a program is the same however it is stored, and it runs in as many cycles as before.
+#[test]
+fn programs_survive_assembly() {
+    let dir = Dir::new();
+    let softmax = ["softmax", "rows=32", "cols=256"];
+    let compile = |emit: &str, file: &str| {
+        dir.ok(&[&["compile"], softmax.as_slice(), &["--emit", emit, "-o", file]].concat());
+    };
+    compile("asm", "a.asm");
+    compile("bin", "a.bin");
+    dir.ok(&["asm", "a.asm", "-o", "b.bin"]);
+    assert_eq!(fs::read(dir.path("a.bin")).unwrap(), fs::read(dir.path("b.bin")).unwrap());
+    assert_eq!(dir.ok(&["disasm", "a.bin"]), fs::read_to_string(dir.path("a.asm")).unwrap());
+    let cycles = |args: &[&str]| {
+        let report: serde_json::Value = serde_json::from_str(&dir.ok(args)).unwrap();
+        report["cycles"].as_u64().unwrap()
+    };
+    let direct = cycles(&[&["run"], softmax.as_slice(), &["--json", "-"]].concat());
+    assert_eq!(cycles(&["exec", "a.asm", "--json", "-"]), direct);
+    assert_eq!(cycles(&["exec", "a.bin", "--mode", "time", "--json", "-"]), direct);
+    // The module's text is a program again.
+    compile("hlo", "a.mlir");
+    assert_eq!(cycles(&["run", "a.mlir", "--json", "-"]), direct);
+    assert!(dir.ok(&[&["compile"], softmax.as_slice(), &["--emit", "tile"]].concat()).contains("tiling"));
+}
+
+// Oracle: the module's own attribute.
+#[test]
+fn partitioned_programs_say_that_one_device_runs_them() {
+    let dir = Dir::new();
+    let text = SUB.replace("@sub {", "@sub attributes {mhlo.num_partitions = 8 : i32} {");
+    dir.write("sub.mlir", text);
+    let out = tpusim(dir.0.path(), &["run", "sub.mlir", "--json", "-"]);
+    assert_eq!(out.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("meant for 8 devices"));
+    assert!(serde_json::from_slice::<serde_json::Value>(&out.stdout).is_ok());
+}
+
+// Oracle: a reader that goes away is not an error of ours.
+#[test]
+fn closed_pipes_are_quiet() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tpusim"))
+        .args(["compile", "matmul", "m=64", "n=64", "k=64", "--emit", "asm"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let out = child.wait_with_output().unwrap();
+    assert!(out.stderr.is_empty(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!(out.status.code(), Some(0));
+}
