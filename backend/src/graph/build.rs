@@ -83,6 +83,17 @@ impl Builder<'_> {
         LowerError { op: op.to_owned(), place, message: message.into() }
     }
 
+    /// An op without a position of its own, as in JAX's helper functions, is placed where it is called.
+    fn placed(&self, e: LowerError, op: &Op, outer: Option<&(String, String)>) -> LowerError {
+        let called = matches!(op.opcode, Opcode::Call | Opcode::Composite);
+        match outer {
+            Some((_, at)) if !called && !at.is_empty() && self.module.locs.file_line(op.loc).is_none() => {
+                LowerError { place: at.clone(), ..e }
+            }
+            _ => e,
+        }
+    }
+
     fn tensor(&self, f: &Func, v: ValueId, op: &str, loc: LocId) -> Result<Shape, LowerError> {
         let Some(t) = f.ty(v).tensor() else {
             return Err(self.error(op, loc, format!("values of type {} are not lowered", f.ty(v))));
@@ -185,7 +196,7 @@ impl Builder<'_> {
             if op.opcode == Opcode::Return {
                 return Ok(args);
             }
-            let results = self.op(f, op, args, depth, site)?;
+            let results = self.op(f, op, args, depth, site).map_err(|e| self.placed(e, op, site))?;
             for (r, id) in op.results.iter().zip(results) {
                 env.insert(*r, id);
             }
