@@ -103,7 +103,7 @@ pub struct Executed {
 /// What the chip cannot do ([`Fault`]). Addresses are only checked by [`execute`].
 pub fn time(program: &Program, chip: &ChipSpec, opts: &RunOptions) -> Result<Profile, Fault> {
     let code = Code::new(program, chip)?;
-    let (_, profile) = Engine::new(program, chip, opts, Shapes).run(&code)?;
+    let (_, profile) = Engine::new(program, chip, opts, &code, Shapes).run()?;
     Ok(profile)
 }
 
@@ -119,6 +119,6 @@ pub fn execute(program: &Program, chip: &ChipSpec, inputs: &[Vec<u8>], opts: &Ru
         cycle: 0,
         kind: Box::new(kind),
     })?;
-    let (data, profile) = Engine::new(program, chip, opts, data).run(&code)?;
+    let (data, profile) = Engine::new(program, chip, opts, &code, data).run()?;
     Ok(Executed { outputs: data.outputs(program), profile })
 }

@@ -8,7 +8,7 @@ use super::kernel::{self, Aligned};
 use crate::fault::FaultKind;
 use crate::simd::{Work, widest};
 use crate::vpu::format::{table8, widen};
-use crate::vpu::regs::{LANES, Reg, SUBLANES, WORDS};
+use crate::vpu::regs::{LANES, Reg, SUBLANES, WORDS, Words};
 
 /// Weights as f32, row-major, dim x dim. Integers of 8 bits are exact in it.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl MxuData {
     }
 
     /// Writes a register of weights into slot `slot` of the shadow weights.
-    pub fn push(&mut self, a: &Reg, f: Format, slot: usize, transposed: bool) {
+    pub fn push(&mut self, a: &Words, f: Format, slot: usize, transposed: bool) {
         let (d, p) = (self.dim, f.packing());
         let halves = d / LANES;
         let (row0, col0) = (slot / halves * SUBLANES * p, slot % halves * LANES);
@@ -102,7 +102,7 @@ impl MxuData {
     }
 
     /// Streams the rows of `a` (and `b` when the array is 256 wide) and queues the results.
-    pub fn multiply(&mut self, a: &Reg, b: &Reg, f: Format) -> Result<(), FaultKind> {
+    pub fn multiply(&mut self, a: &Words, b: &Words, f: Format) -> Result<(), FaultKind> {
         self.stream(a, b, f)?;
         for i in 0..f.packing() * (self.dim / LANES) {
             let mut r = self.free.pop().unwrap_or_default();
@@ -113,7 +113,7 @@ impl MxuData {
     }
 
     /// Streams rows into accumulators from buffer `at`, adding to what is there unless `fresh`.
-    pub fn accumulate(&mut self, a: &Reg, b: &Reg, f: Format, at: usize, fresh: bool) -> Result<(), FaultKind> {
+    pub fn accumulate(&mut self, a: &Words, b: &Words, f: Format, at: usize, fresh: bool) -> Result<(), FaultKind> {
         self.stream(a, b, f)?;
         let halves = self.dim / LANES;
         let (first, count) = (at * halves, f.packing() * halves);
@@ -152,7 +152,7 @@ impl MxuData {
         }
     }
 
-    fn stream(&mut self, a: &Reg, b: &Reg, f: Format) -> Result<(), FaultKind> {
+    fn stream(&mut self, a: &Words, b: &Words, f: Format) -> Result<(), FaultKind> {
         if self.active.integer.is_some_and(|i| i != is_integer(f)) {
             return Err(FaultKind::WeightFamily { format: f });
         }
@@ -185,7 +185,7 @@ impl MxuData {
 
 /// Writes each element of a packed register, widened, to `base + row * row_stride + lane * lane_stride`.
 struct Unpack<'a> {
-    a: &'a Reg,
+    a: &'a Words,
     f: Format,
     to: &'a mut [f32],
     base: usize,
@@ -213,7 +213,7 @@ impl Work for Unpack<'_> {
 impl Unpack<'_> {
     #[inline(always)]
     fn rows(&mut self, packing: usize, element: impl Fn(u32, usize) -> f32) {
-        for (s, words) in self.a.0.as_chunks::<LANES>().0.iter().enumerate() {
+        for (s, words) in self.a.as_chunks::<LANES>().0.iter().enumerate() {
             for p in 0..packing {
                 let at = self.base + (s * packing + p) * self.row_stride;
                 if self.lane_stride == 1 {
