@@ -105,6 +105,7 @@ fn largest(g: &Graph, mem: &memory::MemoryPlan) -> String {
 
 type Kernel = (Vec<Code>, u64, u32);
 
+/// The first tiling whose code fits; where registers run short in all of them, the first that fits in source order.
 fn kernel(
     g: &Graph,
     chip: &ChipSpec,
@@ -112,12 +113,28 @@ fn kernel(
     descs: &mut Vec<DmaDesc>,
     base_of: &dyn Fn(usize) -> i64,
 ) -> Result<Kernel, CompileError> {
+    match kernel_in(g, chip, f, descs, base_of, false) {
+        Err(CompileError::Kernel { reason: EmitError::Registers(_), .. }) => {
+            kernel_in(g, chip, f, descs, base_of, true)
+        }
+        result => result,
+    }
+}
+
+fn kernel_in(
+    g: &Graph,
+    chip: &ChipSpec,
+    f: &Fusion,
+    descs: &mut Vec<DmaDesc>,
+    base_of: &dyn Fn(usize) -> i64,
+    in_order: bool,
+) -> Result<Kernel, CompileError> {
     let mut reason = EmitError::Vmem { needed: 0, available: *chip.vmem_bytes };
     match &f.product {
         Some(p) => {
             let k = dot_kernel(g, chip, f, p);
             for t in dot_tilings(&k, chip) {
-                match attempt(chip, descs, |e| k.emit(e, t, base_of)) {
+                match attempt(chip, descs, in_order, |e| k.emit(e, t, base_of)) {
                     Ok((body, vmem)) => {
                         if std::env::var("TILE").is_ok() {
                             eprintln!("{:?} k {} {:?} {t:?}", k.dims, k.k, k.format);
@@ -136,7 +153,7 @@ fn kernel(
         None => {
             let k = vector_kernel(f);
             for t in vector_tilings(&k, chip) {
-                match attempt(chip, descs, |e| k.emit(e, t, base_of)) {
+                match attempt(chip, descs, in_order, |e| k.emit(e, t, base_of)) {
                     Ok((body, vmem)) => return Ok((body, vmem, t.cores)),
                     Err(e) => reason = e,
                 }
@@ -150,10 +167,14 @@ fn kernel(
 fn attempt(
     chip: &ChipSpec,
     descs: &mut Vec<DmaDesc>,
+    in_order: bool,
     emit: impl FnOnce(&mut Emitter<'_>) -> Result<(), EmitError>,
 ) -> Result<(Vec<Code>, u64), EmitError> {
     let before = descs.len();
     let mut e = Emitter::new(chip, descs);
+    if in_order {
+        e.in_order();
+    }
     let result = emit(&mut e).and_then(|()| e.finish());
     if result.is_err() {
         descs.truncate(before);

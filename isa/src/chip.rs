@@ -148,6 +148,8 @@ pub struct HbmSpec {
 pub struct OverheadSpec {
     /// Seconds from the end of one fusion to the first bundle of the next.
     pub op_launch_s: Sourced<f64>,
+    /// Cycles from a core's first cycle in an operation to its first bundle, and from its last bundle to the end, together.
+    pub entry_cycles: Sourced<u32>,
     /// Seconds between two DMAs that one core's descriptor engine starts.
     pub dma_issue_s: Sourced<f64>,
 }
@@ -194,6 +196,8 @@ pub struct ChipSpec {
     pub tensorcores_per_device: Sourced<u32>,
     /// VMEM bytes.
     pub vmem_bytes: Sourced<u64>,
+    /// VMEM bytes one fusion's buffers may take (the compiler's scoped limit).
+    pub scoped_vmem_bytes: Sourced<u64>,
     /// SMEM bytes.
     pub smem_bytes: Sourced<u64>,
     /// XLUs.

@@ -6,14 +6,12 @@ mod order;
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::Format;
 use tpusim_isa::op::{Field, Instr, Op, Slot, Timing};
-use tpusim_isa::program::{self, Program};
+use tpusim_isa::program::{self, MAX_DEPTH, Program};
 
 use crate::fault::{Fault, FaultKind};
 pub(crate) use order::TEMPS;
 use order::order;
 
-/// Deepest nesting of loops.
-const MAX_DEPTH: usize = 64;
 /// Most instructions of a bundle, whatever the chip file says.
 const MAX_BUNDLE: usize = 64;
 

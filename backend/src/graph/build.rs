@@ -538,10 +538,12 @@ impl Builder<'_> {
         let mut dims: Vec<usize> = op.attrs.ints("dimensions").unwrap_or(&[]).iter().map(|&d| d as usize).collect();
         dims.sort_unstable();
         let init = args[1];
+        if self.node(args[0]).elements() == 0 {
+            return Ok(self.broadcast(init, vec![], t, name, site));
+        }
         let neutral = self.splat_of(init).is_some_and(|b| identity_bits(&b, t.dtype) == Some(how.identity(t.dtype)));
-        let x = self.reduce_dims(how, args[0], &dims, t.dtype, name, &site);
         if neutral {
-            return Ok(x);
+            return Ok(self.reduce_dims(how, args[0], &dims, t.dtype, name, &site));
         }
         let m = match how {
             Combine::Add => MapOp::Add,
@@ -552,7 +554,16 @@ impl Builder<'_> {
             Combine::Or => MapOp::Or,
             Combine::Xor => MapOp::Xor,
         };
-        Ok(self.map(m, &[x, init], t, name, site))
+        // The initial value takes part before narrow floats are rounded.
+        let wide = if t.dtype.is_float() { DType::F32 } else { t.dtype };
+        let widen = |b: &mut Self, a: NodeId| {
+            let dims = b.node(a).dims.clone();
+            b.map(MapOp::Convert, &[a], &Shape { dims, dtype: wide }, name, site.clone())
+        };
+        let (x, init) = (widen(self, args[0]), widen(self, init));
+        let x = self.reduce_dims(how, x, &dims, wide, name, &site);
+        let y = self.map(m, &[x, init], &Shape { dims: t.dims.clone(), dtype: wide }, name, site.clone());
+        Ok(self.map(MapOp::Convert, &[y], t, name, site))
     }
 
     /// Reduces the last dimension by itself (along lanes), then all others together (along rows and blocks). Narrow floats are
@@ -567,10 +578,8 @@ impl Builder<'_> {
         site: &(String, String),
     ) -> NodeId {
         let shape = self.node(x).dims.clone();
-        if self.node(x).elements() == 0 {
-            let out: Vec<u64> = (0..shape.len()).filter(|d| !dims.contains(d)).map(|d| shape[d]).collect();
-            let bits = how.identity(dtype);
-            return self.constant(bits_to_bytes(bits, dtype), &Shape { dims: out, dtype }, name, site.clone());
+        if dims.is_empty() {
+            return x;
         }
         // Sizes of one need no work.
         let ones: Vec<usize> = dims.iter().copied().filter(|&d| shape[d] == 1).collect();
@@ -585,8 +594,15 @@ impl Builder<'_> {
             return if rest.is_empty() { squeezed } else { self.reduce_dims(how, squeezed, &rest, dtype, name, site) };
         }
         let last = shape.len() - 1;
+        let out: Vec<u64> = (0..shape.len()).filter(|d| !dims.contains(d)).map(|d| shape[d]).collect();
+        // Only dimensions of one behind the reduced ones: without them the reduction runs along lanes.
+        let tail = dims.last().map_or(shape.len(), |&d| d + 1);
+        if tail < shape.len() && shape[tail..].iter().all(|&d| d == 1) {
+            let x = self.reshape(x, &Shape { dims: shape[..tail].to_vec(), dtype }, name, site.clone());
+            let y = self.reduce_dims(how, x, dims, dtype, name, site);
+            return self.reshape(y, &Shape { dims: out, dtype }, name, site.clone());
+        }
         if dims.len() == 1 || !dims.contains(&last) {
-            let out: Vec<u64> = (0..shape.len()).filter(|d| !dims.contains(d)).map(|d| shape[d]).collect();
             return self.push(
                 NodeOp::Reduce(how, dims.to_vec()),
                 vec![x],
@@ -723,7 +739,7 @@ fn identity_bits(bytes: &[u8], dtype: DType) -> Option<i32> {
 fn bits_to_bytes(bits: i32, dtype: DType) -> Arc<[u8]> {
     use tpusim_isa::num::convert;
     if dtype.is_float() {
-        return convert::from_f64(dtype, f64::from(f32::from_bits(bits as u32))).to_vec().into();
+        return convert::from_f64(dtype, f64::from(f32::from_bits(bits as u32)))[..dtype.bytes()].to_vec().into();
     }
     bits.to_le_bytes()[..dtype.bytes()].to_vec().into()
 }

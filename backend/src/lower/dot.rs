@@ -79,10 +79,28 @@ pub struct DotTiling {
     pub cores: u32,
 }
 
+/// Registers of rows that [`Lowering::finish_block`] handles together: whole registers of every packed type.
+const FINISH_PARTS: u64 = 4;
+
 impl DotKernel {
     /// Rows one `vmatmul` streams.
     pub fn push_rows(&self) -> u64 {
         8 * self.format.packing() as u64
+    }
+
+    /// Rows a step's chunk is a multiple of when `row_split` MXUs share it: whole pushes, and whole registers of every block that the
+    /// epilogue reads or writes.
+    pub fn chunk_unit(&self, row_split: u32) -> u64 {
+        let own = self.dims.len() - 2;
+        let loads =
+            self.nodes.iter().filter_map(|n| if let Kind::Load(a) = &n.kind { Some((a, n.dtype)) } else { None });
+        let stores = self.stores.iter().map(|s| (&s.access, self.nodes[s.node].dtype));
+        let widest = loads.chain(stores).filter(|(a, _)| a.strides[own] != 0).map(|(_, t)| packing(t)).max();
+        let unit = self.push_rows() * u64::from(row_split);
+        if u64::from(widest.unwrap_or(1)) <= self.format.packing() as u64 {
+            return unit;
+        }
+        (1..=4).map(|i| i * unit).find(|u| u.is_multiple_of(8 * FINISH_PARTS)).unwrap_or(unit)
     }
 
     /// How the stream operand reaches the MXU.
@@ -699,6 +717,10 @@ impl<'k> Lowering<'k> {
     ) -> Result<(), EmitError> {
         let mut memo: BTreeMap<NodeIx, Parts> = BTreeMap::new();
         for (ix, shape) in self.stores.clone() {
+            // A single row or column has one cell; the others are padding.
+            if row > 0 && !shape.varies_row || tile > 0 && !shape.varies_col {
+                continue;
+            }
             let value = self.eval(e, s, ix, row, parts, tile, &product, &mut memo)?;
             let place = self.cell_place(s, &shape, row, parts, tile);
             store_parts(e, &shape, place, parts, &value);
@@ -949,8 +971,8 @@ impl<'k> Lowering<'k> {
 
     /// Epilogue over the finished accumulators, for outputs packed deeper than the pushes.
     fn finish_block(&mut self, e: &mut Emitter<'_>, s: &mut Site<'_>) -> Result<(), EmitError> {
-        let parts = 4u32;
-        let groups = (self.t.chunk as u32).div_ceil(8 * parts);
+        let parts = FINISH_PARTS as u32;
+        let groups = self.t.chunk as u32 / (8 * parts);
         let out = e.affine(ZERO, 0, 0)?;
         self.site_addresses(e, s, out)?;
         for g in 0..groups {

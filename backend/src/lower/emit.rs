@@ -5,7 +5,7 @@ use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::op::Op;
 use tpusim_isa::program::{Bundle, DmaDesc, Node, SReg};
 
-use super::schedule::{Queued, RegFile, RegisterPressure, schedule};
+use super::schedule::{Queued, RegFile, RegisterPressure, WINDOW, schedule};
 use super::vcode::{Code, CodeInstr, Object, V};
 
 /// Why a kernel could not be generated as planned; the planner tries a smaller one.
@@ -50,6 +50,7 @@ pub struct Emitter<'a> {
     vmem_rows: u32,
     objects: u32,
     queued: Queued,
+    window: usize,
     /// Blocks scheduled before: peeled loops emit the same code again.
     scheduled: FxHashMap<Block, Vec<Bundle>>,
 }
@@ -77,8 +78,14 @@ impl<'a> Emitter<'a> {
             vmem_rows: 0,
             objects: 0,
             queued: Queued::default(),
+            window: WINDOW,
             scheduled: FxHashMap::default(),
         }
+    }
+
+    /// Keeps instructions in source order from here on: slower code, in as few registers as can be.
+    pub fn in_order(&mut self) {
+        self.window = 1;
     }
 
     /// The finished code and the VMEM rows it uses.
@@ -110,7 +117,7 @@ impl<'a> Emitter<'a> {
         let bundles = match self.scheduled.get(&block) {
             Some(b) => b.clone(),
             None => {
-                let b = schedule(&block.instrs, self.chip, regs, &block.queued)?;
+                let b = schedule(&block.instrs, self.chip, regs, &block.queued, self.window)?;
                 self.scheduled.insert(block, b.clone());
                 b
             }

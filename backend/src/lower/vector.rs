@@ -752,7 +752,10 @@ impl<'k> Lowering<'k> {
             let place = nest.place(t.from.stream, it);
             let packed = format_of(t.from.dtype);
             let q = packing(t.from.dtype);
-            for tile in 0..self.lane_tiles {
+            // One tile per XLU at a time.
+            let width = (*e.chip.xlus).clamp(1, self.lane_tiles);
+            for first in (0..self.lane_tiles).step_by(width as usize) {
+                let tiles = first..(first + width).min(self.lane_tiles);
                 e.repeat(planes, |e, plane| {
                     e.repeat(row_tiles, |e, r| {
                         let from = e.sreg()?;
@@ -770,22 +773,25 @@ impl<'k> Lowering<'k> {
                                 }
                             }
                         }
-                        let src = Place { base: from, ..place }.at(tile * 128 / q * t.from.lane_tiles);
-                        let dst = Place { object: t.object, base: to, offset: (tile * 8) as i32 };
-                        let x = next_xlu(e, &mut self.xlu);
+                        let src = Place { base: from, ..place };
+                        let dst = Place { object: t.object, base: to, offset: 0 };
                         for i in 0..16 / q {
-                            let v = e.code.load(src.at(i * t.from.lane_tiles * 8));
-                            for part in 0..q {
-                                let v = match packed {
-                                    Some(fmt) => e.code.unpack(v, fmt, part as usize),
-                                    None => v,
-                                };
-                                e.code.xlu_push(Op::XPose, x, v, 0);
+                            for tile in tiles.clone() {
+                                let v = e.code.load(src.at((tile * 128 / (8 * q) + i) * 8 * t.from.lane_tiles));
+                                for part in 0..q {
+                                    let v = match packed {
+                                        Some(fmt) => e.code.unpack(v, fmt, part as usize),
+                                        None => v,
+                                    };
+                                    e.code.xlu_push(Op::XPose, tile - first, v, 0);
+                                }
                             }
                         }
                         for i in 0..16 {
-                            let v = e.code.xlu_pop(x);
-                            e.code.store(v, dst.at(i * self.lane_tiles * 8));
+                            for tile in tiles.clone() {
+                                let v = e.code.xlu_pop(tile - first);
+                                e.code.store(v, dst.at(i * self.lane_tiles * 8 + tile * 8));
+                            }
                         }
                         e.flush()?;
                         e.free(from);

@@ -9,9 +9,6 @@ use crate::lower::vector::{Tiling, VectorKernel};
 /// Share of VMEM that blocks may take; the rest is for accumulators, scratch and rounding.
 const VMEM_SHARE: f64 = 0.85;
 
-/// Bytes per block step above which larger blocks gain nothing: the DMA's start-up is hidden.
-const FULL_STEP: u64 = 1 << 20;
-
 /// Tilings to try for a vector kernel, best first: smaller unrolling where registers run short, smaller blocks where VMEM does.
 pub fn vector_tilings(k: &VectorKernel, chip: &ChipSpec) -> Vec<Tiling> {
     let n = k.dims.len();
@@ -21,10 +18,9 @@ pub fn vector_tilings(k: &VectorKernel, chip: &ChipSpec) -> Vec<Tiling> {
     let bytes = k.bytes_per_element().max(1);
     let total: u64 = k.dims.iter().product::<u64>().saturating_mul(bytes);
     let cores_want = *chip.tensorcores_per_device;
-    // Enough steps to overlap transfers with each other, blocks large enough to hide their start-up.
-    let step = (total / (12 * u64::from(cores_want))).clamp(64 << 10, FULL_STEP);
+    let step = best_step(k, chip, total / u64::from(cores_want));
     let scratch = scratch_factor(k);
-    let vmem = (*chip.vmem_bytes as f64 * VMEM_SHARE) as u64;
+    let vmem = (*chip.scoped_vmem_bytes as f64 * VMEM_SHARE) as u64;
     let step = step.min(vmem / (2 + scratch));
     let group = u64::from(k.group_rows());
     let mut out = Vec::new();
@@ -37,7 +33,11 @@ pub fn vector_tilings(k: &VectorKernel, chip: &ChipSpec) -> Vec<Tiling> {
             let fit = (want / group / 128 * 128).max(128);
             fit.min(4096.max(fit.min(8192))).min(c)
         };
-        let fit_rows = (want / padded_cols(cols)).max(1);
+        // A transpose works on 128 x 128 tiles: blocks of whole ones in both directions.
+        let crossed = scratch > 0;
+        let cols = if crossed && !k.reduces_rows() { cols.min(512) } else { cols };
+        let fit_rows = (want / padded_cols(cols)).max(if crossed { 128 } else { 1 });
+        let group = if crossed { group.max(128) } else { group };
         let mut rows = if fit_rows >= r { r } else { (fit_rows / group * group).max(group).min(r) };
         if reduced != 0 && k.dims[n - 2] > rows {
             rows = balanced(r, rows, group);
@@ -54,7 +54,8 @@ pub fn vector_tilings(k: &VectorKernel, chip: &ChipSpec) -> Vec<Tiling> {
         let mut t = Tiling { planes, rows, cols, row_unroll: 1, lane_unroll: 8, cores: 1 };
         t = split_cores(k, t, cores_want);
         let lane_tiles = (t.cols.div_ceil(128)) as u32;
-        let groups = t.rows.div_ceil(group) as u32;
+        let groups = t.rows.div_ceil(u64::from(k.group_rows())) as u32;
+        let group = u64::from(k.group_rows());
         let base_parts = group as u32 / 8;
         // Row reductions hide the XLU's latency behind several row groups, others want enough independent cells.
         let want_parts = if k.reduces_rows() { 8 } else { 8u32.div_ceil(lane_tiles.min(8)) };
@@ -68,6 +69,29 @@ pub fn vector_tilings(k: &VectorKernel, chip: &ChipSpec) -> Vec<Tiling> {
     }
     out.dedup();
     out
+}
+
+/// Bytes per step at which transfers overlap best: few steps leave the first load and the last store exposed, many pay the DMA latency
+/// each, because a step's loads are requested one step ahead.
+fn best_step(k: &VectorKernel, chip: &ChipSpec, total: u64) -> u64 {
+    let rate = chip.hbm_rate_per_core(*chip.tensorcores_per_device).to_num::<f64>();
+    let latency = *chip.hbm.latency_s * *chip.clock_hz as f64 + 60.0;
+    let loads =
+        k.nodes.iter().filter(|n| matches!(n.kind, Kind::Load(_))).map(|n| n.dtype.bytes()).sum::<usize>() as f64;
+    let share = loads / k.bytes_per_element() as f64;
+    let (read, write) = (rate * *chip.hbm.read_efficiency, rate * *chip.hbm.write_efficiency);
+    let time = |n: u64| {
+        let b = total as f64 / n as f64;
+        let (load, store) = (b * share / read, b * (1.0 - share) / write);
+        let step = (load + store).max(if n > 1 { latency + load } else { 0.0 });
+        latency + load + step * n as f64 + store + latency
+    };
+    let counts = [
+        1u64, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192,
+        16384,
+    ];
+    let best = counts.into_iter().min_by(|&a, &b| time(a).total_cmp(&time(b))).unwrap_or(1);
+    (total / best).max(32 << 10)
 }
 
 fn halvings(x: u32) -> Vec<u32> {
@@ -146,7 +170,7 @@ pub fn dot_tilings(k: &DotKernel, chip: &ChipSpec) -> Vec<DotTiling> {
     let push = k.push_rows();
     let interval = u64::from(chip.mxu_interval(k.format));
     let cores_want = *chip.tensorcores_per_device;
-    let vmem_cap = (*chip.vmem_bytes as f64 * VMEM_SHARE) as u64;
+    let vmem_cap = (*chip.scoped_vmem_bytes as f64 * VMEM_SHARE) as u64;
     let mut all: Vec<(f64, DotTiling)> = Vec::new();
     for (ks, cs, rs) in splits(mxus) {
         // Splits that only multiply padding are never best.
@@ -165,7 +189,7 @@ pub fn dot_tilings(k: &DotKernel, chip: &ChipSpec) -> Vec<DotTiling> {
                                 rows,
                                 cols,
                                 k: k_block,
-                                chunk: chunk(rows, push * u64::from(rs), interval),
+                                chunk: chunk(rows, k.chunk_unit(rs), interval),
                                 k_split: ks,
                                 col_split: cs,
                                 row_split: rs,
@@ -217,7 +241,7 @@ fn k_blocks(k: &DotKernel, pass: u64) -> Vec<u64> {
     let mut v = vec![k.k];
     if k.k.is_multiple_of(pass) {
         let passes = k.k / pass;
-        v.extend((1..passes).filter(|p| passes.is_multiple_of(*p)).map(|p| p * pass).filter(|b| *b >= 512));
+        v.extend((1..passes).filter(|p| passes.is_multiple_of(*p)).map(|p| p * pass).filter(|b| *b >= 256));
     }
     v.sort_unstable_by(|a, b| b.cmp(a));
     v.truncate(10);

@@ -311,6 +311,10 @@ impl<'b, 'g> Build<'b, 'g> {
                 }
                 let arg = self.pull(value.args[0], &opmap)?;
                 let removed = dims.iter().fold(0u32, |m, &d| m | 1 << d);
+                if self.nodes[arg].varies & removed != removed {
+                    // What repeats along a reduced dimension is multiplied out first.
+                    return Err(value.args[0]);
+                }
                 let kind = if row { Kind::RowReduce(*how) } else { Kind::ColReduce(*how, removed) };
                 ix = self.reduce_node(kind, arg, value.dtype, removed);
                 self.note(self.value);
@@ -443,8 +447,15 @@ impl<'b, 'g> Build<'b, 'g> {
         let node = g.node(n);
         let operand = g.node(node.args[0]);
         let Some(&size) = operand.dims.last() else { return Err(n) };
+        let all = self.dims.iter().enumerate().filter(|(_, d)| **d > 1).fold(0u32, |m, (d, _)| m | 1 << d);
         let column = match self.reduced {
             Some(c) => c,
+            // Nothing here has columns yet: the reduced dimension becomes them.
+            None if used == all => {
+                self.dims.push(size);
+                self.extend_strides();
+                self.dims.len() - 1
+            }
             None => match (0..self.dims.len()).rev().find(|&d| self.dims[d] > 1) {
                 Some(d) => d,
                 None => return Err(n),
@@ -463,6 +474,15 @@ impl<'b, 'g> Build<'b, 'g> {
         }
         self.note(n);
         Ok(self.reduce_node(Kind::RowReduce(how), arg, node.dtype, 1 << column))
+    }
+
+    /// Gives accesses made so far a stride along a dimension just added.
+    fn extend_strides(&mut self) {
+        for n in &mut self.nodes {
+            if let Kind::Load(a) = &mut n.kind {
+                a.strides.resize(self.dims.len(), 0);
+            }
+        }
     }
 
     fn load(&mut self, n: NodeId, map: &DimMap) -> Result<NodeIx, NodeId> {
@@ -511,8 +531,10 @@ pub fn base_of(g: &Graph, n: NodeId, stored: &dyn Fn(NodeId) -> bool, users: &[V
     let operand = node.args[0];
     let from = &g.node(operand).dims;
     // A transposed value nobody else wants is stored transposed by the kernel that computes it.
-    let computed =
-        |x: NodeId| matches!(g.node(x).op, NodeOp::Map(_) | NodeOp::Dot(_)) && !stored(x) && users[x.ix()].len() == 1;
+    let computed = |x: NodeId| {
+        let product = matches!(g.node(x).op, NodeOp::Map(_) | NodeOp::Dot(_));
+        product && !stored(x) && users[x.ix()].len() == 1 && !g.outputs.contains(&x)
+    };
     match &node.op {
         NodeOp::Broadcast(map) => {
             let (b, v) = base_of(g, operand, stored, users);

@@ -142,7 +142,8 @@ impl<'a, D: Datapath> Engine<'a, D> {
         let (start, before) = (self.board.now(), self.probe.counters);
         self.probe.begin_op(op);
         self.data.begin_op(info.cores);
-        let launch = self.chip.cycles(*self.chip.overhead.op_launch_s).min(END);
+        let entry = u64::from(*self.chip.overhead.entry_cycles);
+        let launch = self.chip.cycles(*self.chip.overhead.op_launch_s).min(END) + entry;
         self.board.stall(Stall::Launch, launch, &mut self.probe);
         self.walk(body)?;
         self.drain()?;

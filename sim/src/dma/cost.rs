@@ -1,7 +1,7 @@
 //! Cost of DMAs. HBM serves the transfers of one core in order, at this core's share of the bandwidth.
 //!
-//! A transfer takes the longer of its bytes over the rate and one cycle per contiguous run of bytes. Runs shorter than the
-//! access granule cost a whole one. Dimensions that repeat (stride 0) are read once.
+//! A transfer takes its bytes over the rate. Runs of contiguous bytes shorter than the access granule cost a whole granule, so that
+//! strided columns are slow. Dimensions that repeat (stride 0) are read once.
 
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::BytesPerCycle;
@@ -28,7 +28,7 @@ impl Cost {
         let efficiency = if write { *chip.hbm.write_efficiency } else { *chip.hbm.read_efficiency };
         let bits = scaled(chip.hbm_rate_per_core(cores), efficiency);
         let bytes = effective.saturating_mul(1 << 32).div_ceil(u128::from(bits));
-        Cost { service: clamp(bytes.max(runs)), payload: clamp(runs.saturating_mul(run)), write }
+        Cost { service: clamp(bytes), payload: clamp(runs.saturating_mul(run)), write }
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(c.service, (4194304.0 / rate).ceil() as u64);
         assert_eq!(c.payload, 4194304);
         let short = Cost::new(&desc(1, 1024, 4096, vec![]), &chip, 1);
-        assert_eq!(short.service, ((1024.0 * 64.0) / rate).ceil().max(1024.0) as u64);
+        assert_eq!(short.service, ((1024.0 * 64.0) / rate).ceil() as u64);
         assert_eq!(short.payload, 4096);
     }
 }

@@ -1,12 +1,14 @@
-//! VMEM: rows of 128 words, kept up to the highest row used.
+//! VMEM: rows of 128 words.
 
 use crate::fault::FaultKind;
-use crate::vpu::regs::{LANES, Reg, SUBLANES, WORDS};
+use crate::vpu::regs::{LANES, Reg, SUBLANES};
 
 /// Vector memory of one core.
 #[derive(Debug)]
 pub(crate) struct Vmem {
-    words: Vec<u32>,
+    /// Words from `start` on are the memory: rows begin on a cache line.
+    room: Vec<u32>,
+    start: usize,
     rows: u64,
     fill: u32,
 }
@@ -14,12 +16,12 @@ pub(crate) struct Vmem {
 impl Vmem {
     /// `bytes` of memory whose words start as `fill`.
     pub fn new(bytes: u64, fill: u32) -> Self {
-        Vmem { words: Vec::new(), rows: bytes / (4 * LANES as u64), fill }
+        Vmem { room: Vec::new(), start: 0, rows: bytes / (4 * LANES as u64), fill }
     }
 
     /// Forgets all contents.
     pub fn reset(&mut self) {
-        self.words.fill(self.fill);
+        self.room.fill(self.fill);
     }
 
     /// The words of rows up to `last`, after checking that rows `first ..= last` exist.
@@ -29,11 +31,23 @@ impl Vmem {
             return Err(FaultKind::Vmem { first, last, rows: self.rows });
         }
         let need = (last as usize + 1) * LANES;
-        if need > self.words.len() {
-            let room = (need * 2).min(self.rows as usize * LANES).max(need);
-            self.words.resize(room, self.fill);
+        if need > self.room.len().saturating_sub(self.start) {
+            self.grow(need);
         }
-        Ok(&mut self.words)
+        Ok(&mut self.room[self.start..])
+    }
+
+    #[cold]
+    fn grow(&mut self, need: usize) {
+        let all = self.rows as usize * LANES;
+        // Zeroed memory costs nothing until it is touched.
+        let len = if self.fill == 0 { all } else { (need * 2).min(all) };
+        let mut room = vec![self.fill; len + 15];
+        let start = room.as_ptr().align_offset(64).min(15);
+        let old = self.room.get(self.start..).unwrap_or_default();
+        let kept = old.len().min(len);
+        room[start..start + kept].copy_from_slice(&old[..kept]);
+        (self.room, self.start) = (room, start);
     }
 
     #[inline]
@@ -45,11 +59,6 @@ impl Vmem {
     /// Loads 8 rows from `row`, `stride` apart.
     pub fn load(&mut self, row: i64, stride: i32, out: &mut Reg) -> Result<(), FaultKind> {
         let words = self.block(row, stride)?;
-        if stride == 1 {
-            let at = row as usize * LANES;
-            out.0.copy_from_slice(&words[at..at + WORDS]);
-            return Ok(());
-        }
         for (s, o) in out.0.chunks_exact_mut(LANES).enumerate() {
             let at = (row + s as i64 * i64::from(stride)) as usize * LANES;
             o.copy_from_slice(&words[at..at + LANES]);
@@ -60,11 +69,6 @@ impl Vmem {
     /// Stores 8 sublanes to rows from `row`, `stride` apart.
     pub fn store(&mut self, row: i64, stride: i32, value: &Reg) -> Result<(), FaultKind> {
         let words = self.block(row, stride)?;
-        if stride == 1 {
-            let at = row as usize * LANES;
-            words[at..at + WORDS].copy_from_slice(&value.0);
-            return Ok(());
-        }
         for (s, v) in value.0.chunks_exact(LANES).enumerate() {
             let at = (row + s as i64 * i64::from(stride)) as usize * LANES;
             words[at..at + LANES].copy_from_slice(v);

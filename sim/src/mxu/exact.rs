@@ -76,12 +76,9 @@ impl MxuData {
                 self.pushed[r / 8 * (d / 8) + c / 8] = true;
             }
         }
-        let to = self.shadow.values.get_mut();
-        if transposed {
-            widest(Unpack { a, f, put: |row, lane, v| to[(col0 + lane) * d + row0 + row] = v });
-        } else {
-            widest(Unpack { a, f, put: |row, lane, v| to[(row0 + row) * d + col0 + lane] = v });
-        }
+        let (to, base) = (self.shadow.values.get_mut(), if transposed { col0 * d + row0 } else { row0 * d + col0 });
+        let (row_stride, lane_stride) = if transposed { (1, d) } else { (d, 1) };
+        widest(Unpack { a, f, to, base, row_stride, lane_stride });
     }
 
     /// Makes the shadow weights active. The shadow keeps what it had, which matters only where nothing is pushed before the next
@@ -162,7 +159,7 @@ impl MxuData {
         let (d, rows) = (self.dim, SUBLANES * f.packing());
         for (h, a) in [a, b].into_iter().take(d / LANES).enumerate() {
             let to = self.lhs.get_mut();
-            widest(Unpack { a, f, put: |row, lane, v| to[row * d + h * LANES + lane] = v });
+            widest(Unpack { a, f, to, base: h * LANES, row_stride: d, lane_stride: 1 });
         }
         let n = rows * d;
         kernel::multiply_f32(&self.lhs.get()[..n], self.active.values.get(), d, &mut self.out.get_mut()[..n]);
@@ -186,47 +183,45 @@ impl MxuData {
     }
 }
 
-/// Calls `put(row, lane, value)` for each element of a packed register, widened.
-struct Unpack<'a, F> {
+/// Writes each element of a packed register, widened, to `base + row * row_stride + lane * lane_stride`.
+struct Unpack<'a> {
     a: &'a Reg,
     f: Format,
-    put: F,
+    to: &'a mut [f32],
+    base: usize,
+    row_stride: usize,
+    lane_stride: usize,
 }
 
-impl<F: FnMut(usize, usize, f32)> Work for Unpack<'_, F> {
+impl Work for Unpack<'_> {
     type Out = ();
 
     #[inline(always)]
     fn run<const WIDE: bool>(mut self) {
-        let rows = self.a.0.as_chunks::<LANES>().0.iter().enumerate();
-        let integer = is_integer(self.f);
-        match self.f {
-            Format::Bf16 => {
-                for (s, words) in rows {
-                    for (l, w) in words.iter().enumerate() {
-                        (self.put)(2 * s, l, f32::from_bits(w << 16));
-                    }
-                    for (l, w) in words.iter().enumerate() {
-                        (self.put)(2 * s + 1, l, f32::from_bits(w & 0xffff_0000));
-                    }
-                }
-            }
-            f if f.packing() == 2 => {
-                for (s, words) in rows {
-                    for (l, w) in words.iter().enumerate() {
-                        (self.put)(2 * s, l, value(widen(f, w & 0xffff), integer));
-                        (self.put)(2 * s + 1, l, value(widen(f, w >> 16), integer));
-                    }
-                }
-            }
-            f => {
-                let table = table8(f).map(|w| value(w, integer));
-                for (s, words) in rows {
-                    for p in 0..4 {
-                        for (l, w) in words.iter().enumerate() {
-                            (self.put)(4 * s + p, l, table[(w >> (8 * p)) as usize & 0xff]);
-                        }
-                    }
+        let (f, integer) = (self.f, is_integer(self.f));
+        if f == Format::Bf16 {
+            self.rows(2, |w, p| f32::from_bits(if p == 0 { w << 16 } else { w & 0xffff_0000 }));
+        } else if f.packing() == 2 {
+            self.rows(2, |w, p| value(widen(f, (w >> (16 * p)) & 0xffff), integer));
+        } else {
+            let table = table8(f).map(|w| value(w, integer));
+            self.rows(4, |w, p| table[(w >> (8 * p)) as usize & 0xff]);
+        }
+    }
+}
+
+impl Unpack<'_> {
+    #[inline(always)]
+    fn rows(&mut self, packing: usize, element: impl Fn(u32, usize) -> f32) {
+        for (s, words) in self.a.0.as_chunks::<LANES>().0.iter().enumerate() {
+            for p in 0..packing {
+                let at = self.base + (s * packing + p) * self.row_stride;
+                if self.lane_stride == 1 {
+                    let to = &mut self.to[at..at + LANES];
+                    to.iter_mut().zip(words).for_each(|(o, w)| *o = element(*w, p));
+                } else {
+                    let to = self.to[at..].iter_mut().step_by(self.lane_stride);
+                    to.zip(words).for_each(|(o, w)| *o = element(*w, p));
                 }
             }
         }

@@ -1,0 +1,48 @@
+//! Random programs, simulated on random chips.
+//!
+//! Oracle: the reference evaluator. Integers, booleans, moved data, exact float operations and sums of small whole numbers agree
+//! to the bit; for the rest an error bound is carried from op to op, from the magnitudes that the evaluator finds.
+//!
+//! `TPUSIM_RANDOM_CASES` sets the number of programs, `TPUSIM_RANDOM_SEED` (hexadecimal) chooses others.
+
+mod common;
+mod generate;
+
+use generate::Generated;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+fn agree(g: &Generated) -> Result<(), String> {
+    let chip = common::chip(g.chip);
+    let program = common::compiled(&g.module, &chip)?;
+    let all = common::reference(&g.everything, &g.inputs);
+    let bounds = g.bounds(&all);
+    let inputs: Vec<Vec<u8>> = g.inputs.iter().map(|t| t.bytes().to_vec()).collect();
+    let outputs = common::run(&program, &chip, &inputs)?;
+    for (i, (&v, got)) in g.outputs.iter().zip(&outputs).enumerate() {
+        if let Some(e) = common::differs(all[v].dtype(), got, all[v].bytes(), bounds[v]) {
+            return Err(format!("output {i}, {}: {e}", all[v].ty()));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn random_programs_agree_with_the_evaluator() {
+    let number = |name: &str, radix| std::env::var(name).ok().and_then(|v| u64::from_str_radix(&v, radix).ok());
+    let cases = number("TPUSIM_RANDOM_CASES", 10).unwrap_or(150) as u32;
+    let seed = number("TPUSIM_RANDOM_SEED", 16).unwrap_or(1).to_le_bytes().repeat(4);
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 400, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
+    // Genes keep their values, so that a failing program shrinks by losing ops.
+    let genes = (any::<u64>().no_shrink(), prop::collection::vec(any::<u64>().no_shrink(), 2..=12));
+    let result = runner.run(&genes, |(head, genes)| {
+        let g = generate::program(head, &genes);
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| agree(&g)));
+        let result = result.unwrap_or_else(|_| Err("panic".into()));
+        result.map_err(|e| TestCaseError::fail(format!("on {}: {e}\n{}", g.chip, g.module.to_text(false))))
+    });
+    if let Err(e) = result {
+        panic!("{e}");
+    }
+}
