@@ -4,12 +4,12 @@ use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::DType;
 use tpusim_isa::program::{DmaDesc, Node as Code, OpInfo, Program};
 
-use crate::graph::{Graph, LowerError, NodeOp, from_module};
+use crate::graph::{Graph, LowerError, NodeOp, from_module_with};
 use crate::hlo::{Module, Verified};
 use crate::lower::emit::{EmitError, Emitter};
 use crate::tile::choose::{dot_tilings, vector_tilings};
 use crate::tile::dims::vector_kernel;
-use crate::tile::fuse::{Fusion, plan};
+use crate::tile::fuse::{Fusion, MAX_NODES, Plan, plan, plan_with};
 use crate::tile::memory;
 use crate::tile::product::dot_kernel;
 
@@ -45,13 +45,42 @@ fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64)
 }
 
+/// A program with what it was made from.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// The flat graph.
+    pub graph: Graph,
+    /// Its kernels, one for each of the program's operations.
+    pub plan: Plan,
+    /// The code.
+    pub program: Program,
+}
+
 /// Compiles `module` for one device of `chip`.
 ///
 /// # Errors
 /// [`CompileError`].
 pub fn compile(module: &Verified<Module>, chip: &ChipSpec) -> Result<Program, CompileError> {
-    let g = from_module(module)?;
-    compile_graph(&g, chip)
+    compile_parts(module, chip).map(|c| c.program)
+}
+
+/// As [`compile`], with the graph and the plan. Where a kernel fits no tiling, long contractions are padded to what blocks divide, then
+/// kernels are made smaller.
+///
+/// # Errors
+/// [`CompileError`], of the first attempt.
+pub fn compile_parts(module: &Verified<Module>, chip: &ChipSpec) -> Result<Compiled, CompileError> {
+    let attempt = |pad_contraction: bool, max_nodes: usize| {
+        let graph = from_module_with(module, pad_contraction)?;
+        let plan = plan_with(&graph, max_nodes);
+        let program = generate(&graph, &plan, chip)?;
+        Ok(Compiled { graph, plan, program })
+    };
+    let first = attempt(false, MAX_NODES);
+    if !matches!(first, Err(CompileError::Kernel { .. })) {
+        return first;
+    }
+    [MAX_NODES, 16, 2].into_iter().find_map(|n| attempt(true, n).ok()).map_or(first, Ok)
 }
 
 /// Compiles a flat graph.
@@ -59,8 +88,11 @@ pub fn compile(module: &Verified<Module>, chip: &ChipSpec) -> Result<Program, Co
 /// # Errors
 /// [`CompileError`].
 pub fn compile_graph(g: &Graph, chip: &ChipSpec) -> Result<Program, CompileError> {
-    let plan = plan(g);
-    let mem = memory::plan(g, &plan);
+    generate(g, &plan(g), chip)
+}
+
+fn generate(g: &Graph, plan: &Plan, chip: &ChipSpec) -> Result<Program, CompileError> {
+    let mem = memory::plan(g, plan);
     let available = *chip.hbm.usable_bytes_device;
     if mem.peak > available {
         return Err(CompileError::Hbm { needed: mem.peak, available, largest: largest(g, &mem) });

@@ -36,7 +36,8 @@ fn oracle_chip(name: &str) -> ChipSpec {
 
 /// The three sizes in a name such as `matmul_bf16_512x4096x4096` or `matmul_bf16_512`.
 fn sides(name: &str) -> Option<Vec<u64>> {
-    let sizes: Vec<u64> = name.strip_prefix("matmul_bf16_")?.split('x').map(|s| s.parse().ok()).collect::<Option<_>>()?;
+    let sizes: Vec<u64> =
+        name.strip_prefix("matmul_bf16_")?.split('x').map(|s| s.parse().ok()).collect::<Option<_>>()?;
     Some(if sizes.len() == 1 { vec![sizes[0]; 3] } else { sizes })
 }
 
@@ -98,7 +99,13 @@ fn matmuls_agree_with_silicon() {
         let program = compile(&matmul(n), &chip).unwrap();
         let ours = cycles(&program, &chip) as f64 / *chip.clock_hz as f64;
         let error = ours / seconds - 1.0;
-        println!("{} {n:5}: {:.2} us, measured {:.2} us, {:+.1} %", chip.name, ours * 1e6, seconds * 1e6, error * 100.0);
+        println!(
+            "{} {n:5}: {:.2} us, measured {:.2} us, {:+.1} %",
+            chip.name,
+            ours * 1e6,
+            seconds * 1e6,
+            error * 100.0
+        );
         assert!(error.abs() <= 0.15, "{} {n}: {:+.1} %", chip.name, error * 100.0);
     }
 }

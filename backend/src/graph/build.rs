@@ -21,6 +21,9 @@ pub struct LowerError {
     pub message: String,
 }
 
+/// What padded contracted dimensions are a multiple of: whole passes of every MXU.
+pub const K_MULTIPLE: u64 = 1024;
+
 /// Calls may nest this deep.
 const MAX_CALLS: usize = 200;
 
@@ -29,14 +32,23 @@ const MAX_CALLS: usize = 200;
 /// # Errors
 /// The first operation or type without code.
 pub fn from_module(module: &Verified<Module>) -> Result<Graph, LowerError> {
+    from_module_with(module, false)
+}
+
+/// As [`from_module`]; `pad_contraction` pads long contracted dimensions of products with zeros to a multiple of [`K_MULTIPLE`], so that
+/// blocks divide them.
+///
+/// # Errors
+/// As [`from_module`].
+pub fn from_module_with(module: &Verified<Module>, pad_contraction: bool) -> Result<Graph, LowerError> {
     let module: &Module = module;
     let main = module.func("main").or_else(|| module.funcs.iter().find(|f| f.public)).ok_or_else(|| LowerError {
         op: "module".into(),
         place: module.name.clone(),
         message: "there is no function `main`".into(),
     })?;
-    let mut b =
-        Builder { module, graph: Graph { name: module.name.clone(), ..Graph::default() }, seen: FxHashMap::default() };
+    let graph = Graph { name: module.name.clone(), ..Graph::default() };
+    let mut b = Builder { module, graph, seen: FxHashMap::default(), pad_contraction };
     let mut env = Env::default();
     for (i, p) in main.params.iter().enumerate() {
         let t = b.tensor(main, p.value, "parameter", p.loc)?;
@@ -66,6 +78,7 @@ struct Builder<'m> {
     graph: Graph,
     /// Nodes by what they compute, to share equal ones.
     seen: FxHashMap<Key, NodeId>,
+    pad_contraction: bool,
 }
 
 /// Shape of a node to be.
@@ -515,6 +528,16 @@ impl Builder<'_> {
         self.push(NodeOp::Pad { low: lead, interior }, vec![x, args[1]], t, name, site)
     }
 
+    /// `x` with zeros at the end of dimension `d`, up to a multiple of [`K_MULTIPLE`].
+    fn pad_end(&mut self, x: NodeId, d: usize, name: &'static str, site: &(String, String)) -> NodeId {
+        let (mut dims, dtype) = (self.node(x).dims.clone(), self.node(x).dtype);
+        dims[d] = dims[d].next_multiple_of(K_MULTIPLE);
+        let zero = self.constant(bits_to_bytes(0, dtype), &Shape { dims: vec![], dtype }, name, site.clone());
+        let none = vec![0; dims.len()];
+        let pad = NodeOp::Pad { low: none.clone(), interior: none };
+        self.push(pad, vec![x, zero], &Shape { dims, dtype }, name, site.clone())
+    }
+
     fn reduce(
         &mut self,
         op: &Op,
@@ -696,6 +719,13 @@ impl Builder<'_> {
         if t.dims.iter().product::<u64>() > 0 && size(0) == 0 {
             return Ok(self.constant(bits_to_bytes(0, t.dtype), t, name, site));
         }
+        let padded;
+        let args = if self.pad_contraction && size(0) > K_MULTIPLE && !size(0).is_multiple_of(K_MULTIPLE) {
+            padded = [0, 1].map(|side| self.pad_end(args[side], spec.contract[side][0], name, &site));
+            &padded[..]
+        } else {
+            args
+        };
         // The array adds in f32 (or i32); a narrower result is rounded once.
         let wide = if t.dtype.is_float() { DType::F32 } else { DType::I32 };
         let product = self.push(

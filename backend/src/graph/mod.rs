@@ -11,7 +11,7 @@ use tpusim_isa::num::DType;
 use crate::hlo::Literal;
 use crate::lower::math::{Combine, MapOp};
 
-pub use build::{LowerError, from_module, register_bits};
+pub use build::{K_MULTIPLE, LowerError, from_module, from_module_with, register_bits};
 
 /// Index of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

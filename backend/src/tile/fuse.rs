@@ -21,7 +21,7 @@ use crate::lower::expr::{Access, Kind, Node, NodeIx};
 use crate::lower::math::{Combine, MapOp};
 
 /// Nodes one kernel may hold.
-const MAX_NODES: usize = 160;
+pub const MAX_NODES: usize = 160;
 /// Vector instructions above which a value with other users is stored rather than computed twice.
 const CHEAP: u32 = 12;
 
@@ -66,6 +66,7 @@ pub struct Plan {
 
 struct Planner<'g> {
     g: &'g Graph,
+    max_nodes: usize,
     users: Vec<Vec<NodeId>>,
     stored: BTreeSet<NodeId>,
     /// Cost of computing a node from what is loaded, per element.
@@ -74,7 +75,12 @@ struct Planner<'g> {
 
 /// Cuts `g` into kernels.
 pub fn plan(g: &Graph) -> Plan {
-    let mut p = Planner { g, users: g.users(), stored: BTreeSet::new(), cost: costs(g) };
+    plan_with(g, MAX_NODES)
+}
+
+/// Cuts `g` into kernels of at most about `max_nodes` nodes.
+pub fn plan_with(g: &Graph, max_nodes: usize) -> Plan {
+    let mut p = Planner { g, max_nodes, users: g.users(), stored: BTreeSet::new(), cost: costs(g) };
     for (ix, n) in g.nodes.iter().enumerate() {
         let id = NodeId(ix as u32);
         if matches!(n.op, NodeOp::Param(_)) || matches!(&n.op, NodeOp::Const(l) if !l.is_splat()) {
@@ -246,7 +252,7 @@ impl<'b, 'g> Build<'b, 'g> {
             if !is_root && (self.kept.contains(&n) || !self.p.fusable(n, &self.inside)) {
                 continue;
             }
-            if self.inside.len() > MAX_NODES {
+            if self.inside.len() >= self.p.max_nodes {
                 break;
             }
             let take = match &node.op {

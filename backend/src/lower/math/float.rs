@@ -166,8 +166,13 @@ pub(super) fn float_rem(c: &mut Code, x: V, y: V) -> V {
     let r = c.eup(Op::ERcp, ay);
     let q = c.v(Op::VMulF, &[ax, r]);
     let q = c.v(Op::VFloor, &[q]);
-    let p = c.v(Op::VMulF, &[q, ay]);
-    let mut m = c.v(Op::VSubF, &[ax, p]);
+    // The divisor in two halves of 12 bits: their products with quotients up to 4096 are exact.
+    let mask = c.imm(!0xfff);
+    let hi = c.v(Op::VAnd, &[ay, mask]);
+    let lo = c.v(Op::VSubF, &[ay, hi]);
+    let (p, s) = (c.v(Op::VMulF, &[q, hi]), c.v(Op::VMulF, &[q, lo]));
+    let m = c.v(Op::VSubF, &[ax, p]);
+    let mut m = c.v(Op::VSubF, &[m, s]);
     let z = c.imm(0);
     let low = c.cmp(Op::VLtF, m, z);
     let up = c.v(Op::VAddF, &[m, ay]);
@@ -203,10 +208,18 @@ pub(super) fn pow(c: &mut Code, x: V, y: V) -> V {
     let neg = c.cmp(Op::VLtF, x, z);
     let frac = c.mnot(whole);
     let bad = c.m2(Op::MAnd, neg, frac);
+    let least = c.imm_f(f32::NEG_INFINITY);
+    let finite = c.cmp(Op::VLtF, least, x);
+    let bad = c.m2(Op::MAnd, bad, finite);
     let p = c.sel(bad, nan, p);
     let y0 = c.cmp(Op::VEqF, y, z);
     let x1 = c.cmp(Op::VEqF, x, one);
     let unit = c.m2(Op::MOr, y0, x1);
+    // (-1)^inf is 1, too.
+    let (a1, ay, inf) = (c.cmp(Op::VEqF, a, one), abs(c, y), c.imm_f(f32::INFINITY));
+    let endless = c.cmp(Op::VEqF, ay, inf);
+    let limit = c.m2(Op::MAnd, a1, endless);
+    let unit = c.m2(Op::MOr, unit, limit);
     c.sel(unit, one, p)
 }
 
@@ -280,7 +293,8 @@ pub(super) fn atan2(c: &mut Code, y: V, x: V) -> V {
     let w = c.v(Op::VMulF, &[down, ru]);
     let w = c.sel(big, w, t);
     let w2 = c.v(Op::VMulF, &[w, w]);
-    let p = poly(c, w2, &[-0.090_909_09, 0.111_111_11, -0.142_857_15, 0.2, -0.333_333_34]);
+    // Minimax on [0, tan(pi/8)], within 2e-8.
+    let p = poly(c, w2, &[8.053_744_6e-2, -1.387_768_6e-1, 1.997_771_1e-1, -3.333_295e-1]);
     let p = c.v(Op::VMulF, &[p, w2]);
     let p = c.v(Op::VMulF, &[p, w]);
     let a = c.v(Op::VAddF, &[w, p]);

@@ -5,7 +5,8 @@
 //!
 //! Accuracy: `+ - *`, min, max, comparisons, conversions and integer operations are exact to the bit. A quotient is the product
 //! with the rounded reciprocal (within 1.5 ulp). `exp(x)` is `pow2(x * log2 e)`, so its relative error grows as `|x| * 2^-24`; sine and
-//! cosine reduce their argument with pi/2 in three parts and keep single accuracy up to about `|x| = 10^4`.
+//! cosine reduce their argument with pi/2 in three parts and keep single accuracy up to about `|x| = 10^4`. Remainders are exact up to
+//! quotients of 4096. A subnormal divisor counts as zero, since its reciprocal overflows.
 
 mod float;
 mod integer;
