@@ -165,13 +165,13 @@ impl Builder<'_> {
             return (spec, args.to_vec());
         }
         let mut out = Vec::new();
-        for side in 0..2 {
-            let n = self.node(args[side]);
+        for (side, &arg) in args.iter().enumerate().take(2) {
+            let n = self.node(arg);
             let (dims, dtype) = (n.dims.clone(), n.dtype);
             let free = spec.free(side, dims.len());
             let perm: Vec<usize> = [&spec.batch[side][..], &free[..], &spec.contract[side][..]].concat();
             let moved: Vec<u64> = perm.iter().map(|&d| dims[d]).collect();
-            let x = self.transpose(args[side], perm, &Shape { dims: moved.clone(), dtype }, name, site.clone());
+            let x = self.transpose(arg, perm, &Shape { dims: moved.clone(), dtype }, name, site.clone());
             let keep = dims.len() - spec.contract[side].len();
             let mut joined = moved[..keep].to_vec();
             joined.push(moved[keep..].iter().product());

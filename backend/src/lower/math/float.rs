@@ -247,11 +247,11 @@ pub(super) fn sincos(c: &mut Code, x: V) -> (V, V) {
         r = c.v(Op::VSubF, &[r, m]);
     }
     let r2 = c.v(Op::VMulF, &[r, r]);
-    let ps = poly(c, r2, &[2.755_731_9e-6, -1.984_127e-4, 8.333_333_5e-3, -1.666_666_7e-1]);
+    let ps = poly(c, r2, &[1.0 / 362_880.0, -1.0 / 5040.0, 1.0 / 120.0, -1.0 / 6.0]);
     let ps = c.v(Op::VMulF, &[ps, r2]);
     let ps = c.v(Op::VMulF, &[ps, r]);
     let s = c.v(Op::VAddF, &[r, ps]);
-    let pc = poly(c, r2, &[2.480_158_7e-5, -1.388_888_9e-3, 4.166_666_8e-2, -0.5]);
+    let pc = poly(c, r2, &[1.0 / 40_320.0, -1.0 / 720.0, 1.0 / 24.0, -0.5]);
     let pc = c.v(Op::VMulF, &[pc, r2]);
     let one = c.imm_f(1.0);
     let k = c.v(Op::VAddF, &[one, pc]);
