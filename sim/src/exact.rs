@@ -13,7 +13,8 @@ use crate::datapath::Datapath;
 use crate::dma;
 use crate::fault::FaultKind;
 use crate::memory::{hbm, vmem::Vmem};
-use crate::mxu::exact::MxuData;
+use crate::mxu::exact::{MAX_JOBS, MxuData};
+use crate::mxu::share::Share;
 use crate::vpu::regs::{Reg, RegFile};
 use crate::vpu::{alu, eup};
 use crate::xlu::{MAX_RESULTS, XluData};
@@ -37,6 +38,7 @@ struct Core {
     vmem: Vmem,
     smem: Vec<u32>,
     mxus: Vec<MxuData>,
+    share: Share,
     xlus: Vec<XluData>,
     eup: VecDeque<Box<Reg>>,
     free: Vec<Box<Reg>>,
@@ -76,6 +78,7 @@ impl<'a> Exact<'a> {
                 vmem: Vmem::new(*chip.vmem_bytes, fill),
                 smem: Vec::new(),
                 mxus: (0..*chip.mxu.count).map(|_| MxuData::new(dim, accumulators, fill)).collect(),
+                share: Share::new(opts.threads),
                 xlus: (0..*chip.xlus).map(|_| XluData::default()).collect(),
                 eup: VecDeque::new(),
                 free: Vec::new(),
@@ -265,16 +268,34 @@ impl Core {
                 let r = self.xlus[unit as usize].pop()?;
                 self.vector.get_mut(a).0.copy_from_slice(&r.0);
             }
-            Timing::MxuLatch => self.mxus[unit as usize].latch(),
-            Timing::MxuPop => self.mxus[unit as usize].pop(self.vector.slot(a))?,
-            Timing::MxuPopAcc => self.mxus[unit as usize].read(b as usize, self.vector.get_mut(a)),
+            Timing::MxuLatch => {
+                self.compute(self.mxus[unit as usize].waiting() > 0);
+                self.mxus[unit as usize].latch();
+            }
+            Timing::MxuPop => {
+                self.compute(self.mxus[unit as usize].pops_wait());
+                self.mxus[unit as usize].pop(self.vector.slot(a))?;
+            }
+            Timing::MxuPopAcc => {
+                self.compute(self.mxus[unit as usize].waiting() > 0);
+                self.mxus[unit as usize].read(b as usize, self.vector.get_mut(a));
+            }
             _ => return self.mxu_op(i),
         }
         Ok(())
     }
 
+    /// Does the work that waits for the MXUs, if `now` says that its results are needed.
+    #[inline]
+    fn compute(&mut self, now: bool) {
+        if now {
+            self.share.run(&mut self.mxus);
+        }
+    }
+
     fn mxu_op(&mut self, i: &Instr) -> Result<(), FaultKind> {
         let Some(f) = i.format() else { return Ok(()) };
+        self.compute(self.mxus[i.args[0] as usize].waiting() >= MAX_JOBS);
         let m = &mut self.mxus[i.args[0] as usize];
         let a = self.vector.get(i.args[1], &self.vmem);
         match i.op {
