@@ -24,6 +24,9 @@ pub struct LowerError {
 /// What padded contracted dimensions are a multiple of: whole passes of every MXU.
 pub const K_MULTIPLE: u64 = 1024;
 
+/// Sets of dimensions are 32-bit masks, and kernels add a dimension or two.
+const MAX_RANK: usize = 24;
+
 /// Calls may nest this deep.
 const MAX_CALLS: usize = 200;
 
@@ -116,6 +119,9 @@ impl Builder<'_> {
         }
         let dims = t.dims.iter().map(|&d| u64::try_from(d)).collect::<Result<Vec<_>, _>>();
         let dims = dims.map_err(|_| self.error(op, loc, format!("{t} has a dynamic dimension")))?;
+        if dims.len() > MAX_RANK {
+            return Err(self.error(op, loc, format!("{t} has more than {MAX_RANK} dimensions")));
+        }
         // Offsets inside a tensor are 64-bit byte counts, block indices 32-bit.
         if t.bytes().is_none_or(|b| b > 1 << 46) || dims.iter().any(|&d| d > i32::MAX as u64) {
             return Err(self.error(op, loc, format!("{t} is too large for any chip")));
@@ -331,6 +337,14 @@ impl Builder<'_> {
             Opcode::Pad => return Ok(self.pad(op, args, t, name, site)),
             Opcode::Reduce => return self.reduce(op, args, t, name, site),
             Opcode::DotGeneral | Opcode::Dot => return self.dot(op, args, t, name, site),
+            Opcode::BitcastConvert if self.node(args[0]).dims == t.dims => {
+                let same = self.node(args[0]).dtype == t.dtype;
+                return Ok(if same { args[0] } else { self.map(MapOp::Bitcast, args, t, name, site) });
+            }
+            Opcode::BitcastConvert => {
+                let m = "only bitcasts between types of one width are lowered yet";
+                return Err(self.error(op.opcode.name(), op.loc, m));
+            }
             Opcode::Clamp => {
                 let full = |b: &mut Self, a: NodeId| -> NodeId {
                     if b.node(a).dims.is_empty() { b.broadcast(a, vec![], t, name, site.clone()) } else { a }
