@@ -284,6 +284,36 @@ fn conversions() {
     none(e);
 }
 
+/// Types of one width, all values; NaNs may be any.
+#[test]
+fn bitcasts() {
+    let mut e = Vec::new();
+    let all = [&FLOATS[..], &INTS[..]].concat();
+    for &from in &all {
+        let x = tensor(from, values(from));
+        let mut m = ModuleBuilder::new("ops");
+        let mut f = m.func("main");
+        let p = f.param("x", x.ty().clone());
+        let same = all.iter().filter(|t| t.bits() == from.bits());
+        let results: Vec<_> =
+            same.map(|&t| f.op(Opcode::BitcastConvert, &[p], &[], &[TensorType::new(x.dims(), t)])[0]).collect();
+        f.ret(&results);
+        let module = m.finish().unwrap_or_else(|e| panic!("{e:?}"));
+        let inputs = [x];
+        let (got, want) = run(&module, &inputs, "v5p");
+        let nan: Vec<bool> = common::numbers(from, inputs[0].bytes()).iter().map(|v| v.is_nan()).collect();
+        for (g, w) in got.iter().zip(&want) {
+            let size = w.dtype().bytes();
+            let mut g = g.clone();
+            for i in (0..nan.len()).filter(|&i| nan[i]) {
+                g[i * size..(i + 1) * size].copy_from_slice(&w.bytes()[i * size..(i + 1) * size]);
+            }
+            wrong(&format!("bitcast to {}", w.dtype()), &inputs, &g, w, EXACT, 0.0, &mut e);
+        }
+    }
+    none(e);
+}
+
 /// Constants are held as registers hold them: every code of a type survives.
 #[test]
 fn constants() {

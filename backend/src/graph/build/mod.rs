@@ -25,6 +25,9 @@ pub struct LowerError {
     pub message: String,
 }
 
+/// Sets of dimensions are 32-bit masks, and kernels add a dimension or two.
+const MAX_RANK: usize = 24;
+
 /// Calls may nest this deep.
 const MAX_CALLS: usize = 200;
 
@@ -120,6 +123,9 @@ impl Builder<'_> {
         }
         let dims = t.dims.iter().map(|&d| u64::try_from(d)).collect::<Result<Vec<_>, _>>();
         let dims = dims.map_err(|_| self.error(op, loc, format!("{t} has a dynamic dimension")))?;
+        if dims.len() > MAX_RANK {
+            return Err(self.error(op, loc, format!("{t} has more than {MAX_RANK} dimensions")));
+        }
         // Offsets inside a tensor are 64-bit byte counts, block indices 32-bit.
         if t.bytes().is_none_or(|b| b > 1 << 46) || dims.iter().any(|&d| d > i32::MAX as u64) {
             return Err(self.error(op, loc, format!("{t} is too large for any chip")));

@@ -340,29 +340,18 @@ fn convert(c: &mut Code, x: Val, t: Types) -> Val {
 /// Same-width reinterpretation: narrow types go through their packed bits.
 fn bitcast(c: &mut Code, x: Val, t: Types) -> Val {
     let v = as_v(c, x);
-    let (from, to) = (Format::of(t.operand), Format::of(t.result));
-    match (from, to) {
-        (Some(f), Some(g)) if f != g => {
-            let bits = bits_of(c, v, t.operand);
-            Val::V(from_bits(c, bits, t.result))
+    let (Some(from), Some(to)) = (Format::of(t.operand), Format::of(t.result)) else { return Val::V(v) };
+    let s = c.imm(16);
+    Val::V(match (t.operand, t.result) {
+        // bf16 is the high half of its f32, payloads of NaNs included.
+        (DType::BF16, r) if r.is_int() => {
+            let bits = c.v(Op::VShr, &[v, s]);
+            fit(c, bits, r)
         }
-        _ => Val::V(v),
-    }
-}
-
-fn bits_of(c: &mut Code, v: V, t: DType) -> V {
-    if t.is_int() {
-        return v;
-    }
-    // bf16 is the high half of its f32; the planner offers no other float format.
-    let s = c.imm(16);
-    c.v(Op::VShr, &[v, s])
-}
-
-fn from_bits(c: &mut Code, bits: V, t: DType) -> V {
-    if t.is_int() {
-        return fit(c, bits, t);
-    }
-    let s = c.imm(16);
-    c.v(Op::VShl, &[bits, s])
+        (o, DType::BF16) if o.is_int() => c.v(Op::VShl, &[v, s]),
+        _ => {
+            let packed = c.pack(&[v], from);
+            c.unpack(packed, to, 0)
+        }
+    })
 }
