@@ -61,7 +61,7 @@ pub fn vector_tilings(k: &VectorKernel, chip: &ChipSpec) -> Vec<Tiling> {
         let want_parts = if k.reduces_rows() { 8 } else { 8u32.div_ceil(lane_tiles.min(8)) };
         let rows_unroll = (want_parts / base_parts).clamp(1, groups.max(1));
         for ru in halvings(rows_unroll) {
-            let lanes = (16 / (ru * base_parts)).clamp(1, 8).min(lane_tiles);
+            let lanes = (32 / (ru * base_parts)).clamp(1, 8).min(lane_tiles);
             for lu in halvings(lanes) {
                 out.push(Tiling { row_unroll: ru, lane_unroll: lu, ..t });
             }
