@@ -5,6 +5,7 @@ use tpusim_isa::program::{DmaDesc, DmaDir};
 
 use crate::fault::FaultKind;
 use crate::memory::vmem::Vmem;
+use crate::simd::{Work, widest};
 use crate::vpu::regs::LANES;
 
 /// Moves the data of `d` between `hbm` and `vmem`, with the block at byte `hbm_at` and row `vmem_at`.
@@ -30,14 +31,7 @@ pub(crate) fn transfer(
     let (mut h, mut v) = (hbm_at as i64, vmem_at as i64);
     loop {
         let plane = Plane { d, hbm: h, row: v as usize };
-        match (d.elem_bytes, d.dir) {
-            (4, DmaDir::Load) => plane.load::<1>(hbm, words),
-            (2, DmaDir::Load) => plane.load::<2>(hbm, words),
-            (_, DmaDir::Load) => plane.load::<4>(hbm, words),
-            (4, DmaDir::Store) => plane.store::<1>(hbm, words),
-            (2, DmaDir::Store) => plane.store::<2>(hbm, words),
-            (_, DmaDir::Store) => plane.store::<4>(hbm, words),
-        }
+        widest(Move { plane, hbm, words });
         let mut k = steps.len();
         loop {
             let Some(below) = k.checked_sub(1) else { return Ok(()) };
@@ -81,6 +75,30 @@ struct Plane<'a> {
     row: usize,
 }
 
+/// Moves one outer step.
+struct Move<'a> {
+    plane: Plane<'a>,
+    hbm: &'a mut [u8],
+    words: &'a mut [u32],
+}
+
+impl Work for Move<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<const WIDE: bool>(self) {
+        let Move { plane, hbm, words } = self;
+        match (plane.d.elem_bytes, plane.d.dir) {
+            (4, DmaDir::Load) => plane.load::<1>(hbm, words),
+            (2, DmaDir::Load) => plane.load::<2>(hbm, words),
+            (_, DmaDir::Load) => plane.load::<4>(hbm, words),
+            (4, DmaDir::Store) => plane.store::<1>(hbm, words),
+            (2, DmaDir::Store) => plane.store::<2>(hbm, words),
+            (_, DmaDir::Store) => plane.store::<4>(hbm, words),
+        }
+    }
+}
+
 impl Plane<'_> {
     /// Calls `f` for each piece: first row, number of rows (up to P, in one word), byte of the first element, first word, lanes.
     #[inline(always)]
@@ -96,6 +114,7 @@ impl Plane<'_> {
         }
     }
 
+    #[inline(always)]
     fn load<const P: usize>(&self, hbm: &[u8], words: &mut [u32]) {
         let (rs, cs) = (self.d.row_stride, self.d.col_stride);
         let size = 4 / P;
@@ -119,6 +138,7 @@ impl Plane<'_> {
         });
     }
 
+    #[inline(always)]
     fn store<const P: usize>(&self, hbm: &mut [u8], words: &[u32]) {
         let (rs, cs) = (self.d.row_stride, self.d.col_stride);
         let size = 4 / P;

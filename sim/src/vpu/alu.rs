@@ -130,8 +130,16 @@ fn formats(i: &Instr, v: &mut RegFile, mem: &Vmem) {
             // Integers have no precision to round to.
             None => v.map(d, a, mem, |x| x),
         },
-        Op::VUnpack => v.whole(d, a, a, mem, |x, _, out| unpack(x, out, f, i.args[3] as usize)),
-        _ => v.whole(d, a, b, mem, |x, y, out| pack(x, y, out, f, i.args[4] as usize)),
+        Op::VUnpack => {
+            let (x, _, out) = v.operands(a, a, mem);
+            unpack(x, out, f, i.args[3] as usize);
+            v.commit(d);
+        }
+        _ => {
+            let (x, y, out) = v.operands(a, b, mem);
+            pack(x, y, out, f, i.args[4] as usize);
+            v.commit(d);
+        }
     }
 }
 

@@ -124,8 +124,9 @@ impl RegFile {
         }
     }
 
+    /// Makes the spare register the new `d`.
     #[inline(always)]
-    fn commit(&mut self, d: i32) {
+    pub fn commit(&mut self, d: i32) {
         std::mem::swap(&mut self.regs[d as usize], &mut self.spare);
         self.views[d as usize] = OWN;
     }
@@ -143,42 +144,43 @@ impl RegFile {
     /// `d = f(a, b)` for each word.
     #[inline(always)]
     pub fn zip(&mut self, d: i32, a: i32, b: i32, mem: &Vmem, f: impl Fn(u32, u32) -> u32) {
-        self.whole(d, a, b, mem, |x, y, out| {
-            for ((o, x), y) in out.iter_mut().zip(x).zip(y) {
-                *o = f(*x, *y);
-            }
-        });
+        let (x, y, out) = self.operands(a, b, mem);
+        for ((o, x), y) in out.iter_mut().zip(x).zip(y) {
+            *o = f(*x, *y);
+        }
+        self.commit(d);
     }
 
-    /// `d` is what `f` makes of `a` and `b`; it has to write every word.
+    /// Two registers to read and the spare one, of which every word is to be written and which [`RegFile::commit`] then puts in
+    /// place. (Not a function that takes a closure: the compiler may leave large closures out of line, without the host's wide
+    /// vectors.)
     #[inline(always)]
-    pub fn whole(&mut self, d: i32, a: i32, b: i32, mem: &Vmem, f: impl FnOnce(&Words, &Words, &mut Words)) {
+    pub fn operands<'a>(&'a mut self, a: i32, b: i32, mem: &'a Vmem) -> (&'a Words, &'a Words, &'a mut Words) {
         let x = Self::source(&self.regs, &self.views, a, mem);
         let y = Self::source(&self.regs, &self.views, b, mem);
-        f(x, y, &mut self.spare.0);
-        self.commit(d);
+        (x, y, &mut self.spare.0)
     }
 
     /// `d = m ? a : b`.
     #[inline(always)]
     pub fn select(&mut self, d: i32, m: &Words, a: i32, b: i32, mem: &Vmem) {
-        self.whole(d, a, b, mem, |x, y, out| {
-            for (((o, x), y), m) in out.iter_mut().zip(x).zip(y).zip(m) {
-                *o = (x & m) | (y & !m);
-            }
-        });
+        let (x, y, out) = self.operands(a, b, mem);
+        for (((o, x), y), m) in out.iter_mut().zip(x).zip(y).zip(m) {
+            *o = (x & m) | (y & !m);
+        }
+        self.commit(d);
     }
 
     /// Sublane `i` of `d` is sublane `from(i)` of `a`.
     #[inline(always)]
     pub fn sublanes(&mut self, d: i32, a: i32, mem: &Vmem, from: impl Fn(usize) -> usize) {
-        self.whole(d, a, a, mem, |x, _, out| {
-            let (rows, _) = x.as_chunks::<LANES>();
-            let (outs, _) = out.as_chunks_mut::<LANES>();
-            for (i, o) in outs.iter_mut().enumerate() {
-                *o = rows[from(i) % SUBLANES];
-            }
-        });
+        let (x, _, out) = self.operands(a, a, mem);
+        let (rows, _) = x.as_chunks::<LANES>();
+        let (outs, _) = out.as_chunks_mut::<LANES>();
+        for (i, o) in outs.iter_mut().enumerate() {
+            *o = rows[from(i) % SUBLANES];
+        }
+        self.commit(d);
     }
 
     /// Comparison of vector registers into a mask register of this file.
