@@ -325,7 +325,7 @@ fn programs_survive_assembly() {
     // The module's text is a program again.
     compile("hlo", "a.mlir");
     assert_eq!(cycles(&["run", "a.mlir", "--json", "-"]), direct);
-    assert!(dir.ok(&[&["compile"], softmax.as_slice(), &["--emit", "tile"]].concat()).contains("tiling"));
+    assert!(dir.ok(&[&["compile"], softmax.as_slice(), &["--emit", "tile"]].concat()).contains("block planes"));
 }
 
 // Oracle: the module's own attribute.

@@ -7,11 +7,9 @@ use tpusim_isa::program::{DmaDesc, Node as Code, OpInfo, Program};
 use crate::graph::{Graph, LowerError, NodeOp, from_module_with};
 use crate::hlo::{Module, Verified};
 use crate::lower::emit::{EmitError, Emitter};
-use crate::tile::choose::{dot_tilings, vector_tilings};
-use crate::tile::dims::vector_kernel;
 use crate::tile::fuse::{Fusion, MAX_NODES, Plan, plan, plan_with};
+use crate::tile::kernel::Kernel;
 use crate::tile::memory;
-use crate::tile::product::dot_kernel;
 
 /// Why a program could not be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,6 +50,8 @@ pub struct Compiled {
     pub graph: Graph,
     /// Its kernels, one for each of the program's operations.
     pub plan: Plan,
+    /// What each of them became.
+    pub kernels: Vec<Kernel>,
     /// The code.
     pub program: Program,
 }
@@ -73,8 +73,8 @@ pub fn compile_parts(module: &Verified<Module>, chip: &ChipSpec) -> Result<Compi
     let attempt = |pad_contraction: bool, max_nodes: usize| {
         let graph = from_module_with(module, pad_contraction)?;
         let plan = plan_with(&graph, max_nodes);
-        let program = generate(&graph, &plan, chip)?;
-        Ok(Compiled { graph, plan, program })
+        let (program, kernels) = generate(&graph, &plan, chip)?;
+        Ok(Compiled { graph, plan, kernels, program })
     };
     let first = attempt(false, MAX_NODES);
     if !matches!(first, Err(CompileError::Kernel { .. })) {
@@ -88,10 +88,10 @@ pub fn compile_parts(module: &Verified<Module>, chip: &ChipSpec) -> Result<Compi
 /// # Errors
 /// [`CompileError`].
 pub fn compile_graph(g: &Graph, chip: &ChipSpec) -> Result<Program, CompileError> {
-    generate(g, &plan(g), chip)
+    generate(g, &plan(g), chip).map(|(p, _)| p)
 }
 
-fn generate(g: &Graph, plan: &Plan, chip: &ChipSpec) -> Result<Program, CompileError> {
+fn generate(g: &Graph, plan: &Plan, chip: &ChipSpec) -> Result<(Program, Vec<Kernel>), CompileError> {
     let mem = memory::plan(g, plan);
     let available = *chip.hbm.usable_bytes_device;
     if mem.peak > available {
@@ -100,16 +100,18 @@ fn generate(g: &Graph, plan: &Plan, chip: &ChipSpec) -> Result<Program, CompileE
     let base_of = |node: usize| mem.address[node].unwrap_or(0) as i64;
     let mut p = Program { name: g.name.clone(), chip: chip.name.clone(), ..Program::default() };
     let mut names = std::collections::BTreeMap::new();
+    let mut kernels = Vec::new();
     for f in &plan.steps {
-        let (body, vmem, cores) = kernel(g, chip, f, &mut p.descs, &base_of)?;
+        let (kernel, (body, vmem)) = generate_kernel(g, chip, f, &mut p.descs, &base_of)?;
         p.vmem_peak_bytes = p.vmem_peak_bytes.max(vmem);
         let op = p.ops.len() as u32;
-        p.ops.push(info(g, f, cores, &mut names));
+        p.ops.push(info(g, f, kernel.cores(), &mut names));
+        kernels.push(kernel);
         p.body.push(Code::Op { op, body });
     }
     p.buffers = mem.buffers;
     p.hbm_peak_bytes = mem.peak;
-    Ok(p)
+    Ok((p, kernels))
 }
 
 fn largest(g: &Graph, mem: &memory::MemoryPlan) -> String {
@@ -135,61 +137,27 @@ fn largest(g: &Graph, mem: &memory::MemoryPlan) -> String {
     format!("the largest arrays are {}", list.join("; "))
 }
 
-type Kernel = (Vec<Code>, u64, u32);
+/// A kernel's code and the VMEM bytes it takes.
+type Generated = (Vec<Code>, u64);
 
-/// The first tiling whose code fits; where registers run short in all of them, the first that fits in source order.
-fn kernel(
+/// The first candidate whose code fits; where registers run short in all of them, the first that fits in source order.
+fn generate_kernel(
     g: &Graph,
     chip: &ChipSpec,
     f: &Fusion,
     descs: &mut Vec<DmaDesc>,
     base_of: &dyn Fn(usize) -> i64,
-) -> Result<Kernel, CompileError> {
-    match kernel_in(g, chip, f, descs, base_of, false) {
-        Err(CompileError::Kernel { reason: EmitError::Registers(_), .. }) => {
-            kernel_in(g, chip, f, descs, base_of, true)
-        }
-        result => result,
-    }
-}
-
-fn kernel_in(
-    g: &Graph,
-    chip: &ChipSpec,
-    f: &Fusion,
-    descs: &mut Vec<DmaDesc>,
-    base_of: &dyn Fn(usize) -> i64,
-    in_order: bool,
-) -> Result<Kernel, CompileError> {
+) -> Result<(Kernel, Generated), CompileError> {
     let mut reason = EmitError::Vmem { needed: 0, available: *chip.vmem_bytes };
-    match &f.product {
-        Some(p) => {
-            let k = dot_kernel(g, chip, f, p);
-            for t in dot_tilings(&k, chip) {
-                match attempt(chip, descs, in_order, |e| k.emit(e, t, base_of)) {
-                    Ok((body, vmem)) => {
-                        if std::env::var("TILE").is_ok() {
-                            eprintln!("{:?} k {} {:?} {t:?}", k.dims, k.k, k.format);
-                        }
-                        return Ok((body, vmem, t.cores));
-                    }
-                    Err(e) => {
-                        if std::env::var("TILE").is_ok() {
-                            eprintln!("failed {t:?} {e}");
-                        }
-                        reason = e
-                    }
-                }
+    for in_order in [false, true] {
+        for kernel in Kernel::candidates(g, chip, f) {
+            match attempt(chip, descs, in_order, |e| kernel.emit(e, base_of)) {
+                Ok(generated) => return Ok((kernel, generated)),
+                Err(e) => reason = e,
             }
         }
-        None => {
-            let k = vector_kernel(f);
-            for t in vector_tilings(&k, chip) {
-                match attempt(chip, descs, in_order, |e| k.emit(e, t, base_of)) {
-                    Ok((body, vmem)) => return Ok((body, vmem, t.cores)),
-                    Err(e) => reason = e,
-                }
-            }
+        if !matches!(reason, EmitError::Registers(_)) {
+            break;
         }
     }
     let n = g.node(f.root);

@@ -159,16 +159,19 @@ macro_rules! instructions {
             }
 
             /// Slot class it occupies.
+            #[inline]
             pub const fn slot(self) -> Slot {
                 match self { $(Op::$variant => Slot::$slot,)* }
             }
 
             /// Timing class.
+            #[inline]
             pub const fn timing(self) -> Timing {
                 match self { $(Op::$variant => Timing::$timing,)* }
             }
 
             /// Operands in assembly order.
+            #[inline]
             pub const fn fields(self) -> &'static [Field] {
                 match self { $(Op::$variant => &[$(Field::$field),*],)* }
             }

@@ -1,16 +1,21 @@
 //! A program as the engine runs it: checked against the chip once, with the registers, units and slots of each bundle listed, and
 //! the instructions of a bundle put in an order in which none reads what an earlier one wrote.
 
+//!
+//! What all bundles hold lies in a few long lists, and a bundle knows its places in them, so that decoding a long program
+//! allocates next to nothing and a run walks memory in order.
+
 mod order;
+mod units;
 
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::Format;
-use tpusim_isa::op::{Field, Instr, Op, Slot, Timing};
+use tpusim_isa::op::{Field, Instr, Op, Slot};
 use tpusim_isa::program::{self, MAX_DEPTH, Program};
 
 use crate::fault::{Fault, FaultKind};
+use order::Order;
 pub(crate) use order::TEMPS;
-use order::order;
 
 /// Most instructions of a bundle, whatever the chip file says.
 const MAX_BUNDLE: usize = 64;
@@ -18,9 +23,19 @@ const MAX_BUNDLE: usize = 64;
 /// A checked piece of code.
 #[derive(Debug)]
 pub(crate) enum Node {
-    Bundle(Bundle),
-    Loop { counter: u8, trip: u32, body: Vec<Node> },
-    Op { op: u32, body: Vec<Node> },
+    Bundle(Packed),
+    /// `syncs` says whether anything in the body starts a DMA, waits for one, or is an operation.
+    Loop {
+        id: u32,
+        syncs: bool,
+        counter: u8,
+        trip: u32,
+        body: Vec<Node>,
+    },
+    Op {
+        op: u32,
+        body: Vec<Node>,
+    },
 }
 
 /// Timing of a `vmatmul` of one format.
@@ -62,21 +77,45 @@ pub(crate) enum File {
     Scalar,
 }
 
+/// A stretch of one of the lists of a [`Code`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    fn of<T>(self, list: &[T]) -> &[T] {
+        &list[self.start as usize..self.end as usize]
+    }
+}
+
+/// Where the parts of a checked bundle are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packed {
+    reads: Span,
+    writes: Span,
+    uses: Span,
+    copies: Span,
+    instrs: Span,
+    slots: [u8; 4],
+}
+
 /// A checked bundle.
-#[derive(Debug)]
-pub(crate) struct Bundle {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bundle<'a> {
     /// Scoreboard entries read.
-    pub reads: Box<[u16]>,
+    pub reads: &'a [u16],
     /// Scoreboard entries written and when they can be used.
-    pub writes: Box<[(u16, u32)]>,
+    pub writes: &'a [(u16, u32)],
     /// Unit uses: waits and pops first.
-    pub uses: Box<[Use]>,
+    pub uses: &'a [Use],
     /// Instructions in scalar, VALU, load and store slots.
     pub slots: [u8; 4],
     /// Copies made before execution: `(file, from, to)`.
-    pub copies: Box<[(File, u8, u8)]>,
+    pub copies: &'a [(File, u8, u8)],
     /// Instructions in execution order.
-    pub instrs: Box<[Instr]>,
+    pub instrs: &'a [Instr],
 }
 
 /// Sizes of the register files, and where each starts in the scoreboard.
@@ -105,26 +144,77 @@ impl Files {
         };
         (base + index as usize) as u16
     }
+
+    /// Register of a scoreboard entry.
+    pub fn register(self, entry: u16) -> (File, u8) {
+        let i = usize::from(entry);
+        match i.checked_sub(self.vector) {
+            None => (File::Vector, i as u8),
+            Some(i) if i < self.mask => (File::Mask, i as u8),
+            Some(i) => (File::Scalar, (i - self.mask) as u8),
+        }
+    }
 }
 
 /// A checked program.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Code {
     pub body: Vec<Node>,
+    /// Number of loops.
+    pub loops: u32,
+    lists: Lists,
+}
+
+/// What bundles hold.
+#[derive(Debug, Default)]
+struct Lists {
+    reads: Vec<u16>,
+    writes: Vec<(u16, u32)>,
+    uses: Vec<Use>,
+    copies: Vec<(File, u8, u8)>,
+    instrs: Vec<Instr>,
 }
 
 impl Code {
     /// Checks `program` against `chip`.
     pub fn new(program: &Program, chip: &ChipSpec) -> Result<Code, Fault> {
         let files = Files::of(chip);
-        let mut d = Decoder { program, chip, files, pc: Vec::new(), op: None };
+        let limits = Slot::ALL.map(|s| chip.slots(s));
+        let mut d = Decoder {
+            program,
+            chip,
+            files,
+            limits,
+            pc: Vec::new(),
+            op: None,
+            loops: 0,
+            syncs: 0,
+            lists: Lists::default(),
+            touched: Touched::default(),
+            order: Order::default(),
+            taken: Vec::new(),
+        };
         let checked = d.geometry().and_then(|()| d.nodes(&program.body));
         match checked {
-            Ok(body) => Ok(Code { body }),
+            Ok(body) => Ok(Code { body, loops: d.loops, lists: d.lists }),
             Err(kind) => {
                 let op = d.op.and_then(|i| program.ops.get(i as usize)).map(|o| o.name.clone());
                 Err(Fault { pc: d.pc, op, cycle: 0, kind: Box::new(kind) })
             }
+        }
+    }
+
+    /// A bundle of this code.
+    #[inline]
+    pub fn bundle(&self, p: &Packed) -> Bundle<'_> {
+        let l = &self.lists;
+        Bundle {
+            reads: p.reads.of(&l.reads),
+            writes: p.writes.of(&l.writes),
+            uses: p.uses.of(&l.uses),
+            slots: p.slots,
+            copies: p.copies.of(&l.copies),
+            instrs: p.instrs.of(&l.instrs),
         }
     }
 }
@@ -133,14 +223,33 @@ struct Decoder<'a> {
     program: &'a Program,
     chip: &'a ChipSpec,
     files: Files,
+    /// Instructions a bundle may have in each slot.
+    limits: [u32; Slot::ALL.len()],
     pc: Vec<u32>,
     op: Option<u32>,
+    /// Loops so far.
+    loops: u32,
+    /// Bundles and operations so far that have to do with DMAs.
+    syncs: u64,
+    lists: Lists,
+    touched: Touched,
+    order: Order,
+    /// Units that the bundle at hand uses and that can be used once.
+    taken: Vec<units::Unit>,
 }
 
-/// Registers an instruction touches.
-struct Touch {
-    reads: Vec<(File, i32)>,
-    writes: Vec<(File, i32)>,
+/// Scoreboard entries that the instructions of a bundle touch, with the number of the instruction.
+#[derive(Debug, Default)]
+struct Touched {
+    reads: Vec<(u8, u16)>,
+    writes: Vec<(u8, u16)>,
+}
+
+fn span(start: usize, end: usize) -> Result<Span, FaultKind> {
+    match (u32::try_from(start), u32::try_from(end)) {
+        (Ok(start), Ok(end)) => Ok(Span { start, end }),
+        _ => Err(FaultKind::Malformed("more than 2^32 instructions or registers".to_owned())),
+    }
 }
 
 impl Decoder<'_> {
@@ -206,7 +315,11 @@ impl Decoder<'_> {
                     if c < 2 {
                         return Err(FaultKind::Malformed(format!("loop counter s{c} cannot be written")));
                     }
-                    Node::Loop { counter: counter.0, trip: *trip, body: self.nodes(body)? }
+                    let id = self.loops;
+                    self.loops = id.saturating_add(1);
+                    let before = self.syncs;
+                    let body = self.nodes(body)?;
+                    Node::Loop { id, syncs: self.syncs != before, counter: counter.0, trip: *trip, body }
                 }
                 program::Node::Op { op, body } => {
                     if self.op.is_some() {
@@ -219,6 +332,7 @@ impl Decoder<'_> {
                         return Err(FaultKind::Malformed(format!("`{}` runs on {} cores", info.name, info.cores)));
                     }
                     self.op = Some(*op);
+                    self.syncs += 1;
                     let body = self.nodes(body)?;
                     self.op = None;
                     Node::Op { op: *op, body }
@@ -236,49 +350,58 @@ impl Decoder<'_> {
         }
     }
 
-    fn bundle(&self, b: &program::Bundle) -> Result<Bundle, FaultKind> {
+    fn bundle(&mut self, b: &program::Bundle) -> Result<Packed, FaultKind> {
         if b.instrs.len() > MAX_BUNDLE {
             return Err(FaultKind::Malformed(format!("bundle of {} instructions", b.instrs.len())));
         }
+        let mut used = [0u32; Slot::ALL.len()];
+        b.instrs.iter().for_each(|i| used[i.op.slot() as usize] += 1);
         for slot in Slot::ALL {
-            let used = b.instrs.iter().filter(|i| i.op.slot() == slot).count() as u32;
-            let limit = self.chip.slots(slot);
+            let (used, limit) = (used[slot as usize], self.limits[slot as usize]);
             if used > limit {
                 return Err(FaultKind::Slots { slot: slot_name(slot), used, limit });
             }
         }
-        let mut touches = Vec::with_capacity(b.instrs.len());
-        let (mut reads, mut writes) = (Vec::new(), Vec::new());
-        for i in &b.instrs {
-            let t = self.touch(i)?;
-            reads.extend(t.reads.iter().map(|&(f, r)| self.files.entry(f, r)));
+        self.syncs += u64::from(used[Slot::Dma as usize] > 0);
+        self.touched.reads.clear();
+        self.touched.writes.clear();
+        let l = &self.lists;
+        let (reads, writes, uses) = (l.reads.len(), l.writes.len(), l.uses.len());
+        let (copies, instrs) = (l.copies.len(), l.instrs.len());
+        for (k, i) in b.instrs.iter().enumerate() {
+            let from = self.touched.writes.len();
+            self.touch(k as u8, i)?;
             let latency = self.chip.latency(i.op.timing());
-            writes.extend(t.writes.iter().map(|&(f, r)| (self.files.entry(f, r), latency)));
-            touches.push(t);
+            for &(_, entry) in &self.touched.writes[from..] {
+                if self.lists.writes[writes..].iter().any(|w| w.0 == entry) {
+                    let what = "two instructions of one bundle write the same register";
+                    return Err(FaultKind::Malformed(what.to_owned()));
+                }
+                self.lists.writes.push((entry, latency));
+            }
         }
-        let twice = |(i, w): (usize, &(u16, u32))| writes[..i].iter().any(|v| v.0 == w.0);
-        if writes.iter().enumerate().any(twice) {
-            return Err(FaultKind::Malformed("two instructions of one bundle write the same register".to_owned()));
+        for &(_, entry) in &self.touched.reads {
+            if !self.lists.reads[reads..].contains(&entry) {
+                self.lists.reads.push(entry);
+            }
         }
-        reads.sort_unstable();
-        reads.dedup();
-        let count = |s| b.instrs.iter().filter(|i| i.op.slot() == s).count() as u8;
-        let slots = [count(Slot::Scalar), count(Slot::Valu), count(Slot::VLoad), count(Slot::VStore)];
-        let (copies, instrs) = order(&b.instrs, &touches, self.files)?;
-        Ok(Bundle {
-            reads: reads.into(),
-            writes: writes.into(),
-            uses: self.uses(&b.instrs)?.into(),
-            slots,
-            copies: copies.into(),
-            instrs: instrs.into(),
+        self.uses(&b.instrs)?;
+        self.order.order(&b.instrs, &mut self.touched, self.files, &mut self.lists)?;
+        let l = &self.lists;
+        let count = |s: Slot| used[s as usize] as u8;
+        Ok(Packed {
+            reads: span(reads, l.reads.len())?,
+            writes: span(writes, l.writes.len())?,
+            uses: span(uses, l.uses.len())?,
+            copies: span(copies, l.copies.len())?,
+            instrs: span(instrs, l.instrs.len())?,
+            slots: [count(Slot::Scalar), count(Slot::Valu), count(Slot::VLoad), count(Slot::VStore)],
         })
     }
 
     /// Checks the operands of an instruction and lists its registers.
-    fn touch(&self, i: &Instr) -> Result<Touch, FaultKind> {
+    fn touch(&mut self, k: u8, i: &Instr) -> Result<(), FaultKind> {
         let name = i.op.name();
-        let mut t = Touch { reads: Vec::new(), writes: Vec::new() };
         for (n, (field, v)) in i.operands().enumerate() {
             let file = match field {
                 Field::Vd | Field::Vs => Some((File::Vector, "vector register", self.files.vector)),
@@ -293,10 +416,10 @@ impl Decoder<'_> {
                 }
                 self.index(name, what, v, count as u64)?;
                 match field {
-                    Field::Vs | Field::Ms | Field::Ss => t.reads.push((file, v)),
+                    Field::Vs | Field::Ms | Field::Ss => self.touched.reads.push((k, self.files.entry(file, v))),
                     // s0 stays zero and s1 is the core's index: writes to them are lost.
                     Field::Sd if v < 2 => {}
-                    _ => t.writes.push((file, v)),
+                    _ => self.touched.writes.push((k, self.files.entry(file, v))),
                 }
                 continue;
             }
@@ -308,7 +431,7 @@ impl Decoder<'_> {
                     let d = self.index(name, "descriptor", v, self.program.descs.len() as u64)?;
                     let desc = &self.program.descs[d];
                     for (r, _) in desc.hbm.terms.iter().chain(&desc.vmem.terms) {
-                        t.reads.push((File::Scalar, i32::from(r.0)));
+                        self.touched.reads.push((k, self.files.entry(File::Scalar, i32::from(r.0))));
                     }
                 }
                 Field::Fmt if Format::from_code(v).is_none() => {
@@ -317,8 +440,7 @@ impl Decoder<'_> {
                 _ => {}
             }
         }
-        self.immediates(i)?;
-        Ok(t)
+        self.immediates(i)
     }
 
     /// Immediates that select something.
@@ -344,99 +466,6 @@ impl Decoder<'_> {
             _ => {}
         }
         Ok(())
-    }
-
-    fn stream(&self, i: &Instr) -> Result<Stream, FaultKind> {
-        let name = i.op.name();
-        let format = i.format().ok_or(FaultKind::UnknownFormat { op: name, code: -1 })?;
-        let rate = u64::from(self.chip.mxu_rows_per_cycle(format));
-        if rate == 0 {
-            return Err(FaultKind::MxuFormat { op: name, format });
-        }
-        Ok(Stream { interval: u64::from(self.chip.mxu_interval(format)), groups: format.packing() as u64, rate })
-    }
-
-    fn uses(&self, instrs: &[Instr]) -> Result<Vec<Use>, FaultKind> {
-        let mut uses: Vec<Use> = Vec::new();
-        let mut taken: Vec<String> = Vec::new();
-        let mut once = |unit: String| {
-            if taken.contains(&unit) {
-                return Err(FaultKind::UnitConflict { unit });
-            }
-            taken.push(unit);
-            Ok(())
-        };
-        for i in instrs {
-            let unit = i.args[0] as usize;
-            let flag = i.args[0] as u32;
-            let n = i.args[1] as u64;
-            uses.push(match i.op.timing() {
-                Timing::ScalarLoad => {
-                    once("the SMEM port".to_owned())?;
-                    Use::ScalarLoad
-                }
-                Timing::Eup => {
-                    once("the EUP".to_owned())?;
-                    Use::Eup
-                }
-                Timing::XluRotate | Timing::XluReduce => {
-                    once(format!("xlu {unit}"))?;
-                    Use::Xlu { xlu: unit, latency: u64::from(self.chip.latency(i.op.timing())) }
-                }
-                Timing::XluTranspose => {
-                    once(format!("xlu {unit}"))?;
-                    Use::Xpose { xlu: unit }
-                }
-                Timing::MxuPush => {
-                    once(format!("the weight port of mxu {unit}"))?;
-                    self.stream(i)?;
-                    Use::Push { mxu: unit }
-                }
-                Timing::MxuLatch => {
-                    once(format!("the latch of mxu {unit}"))?;
-                    let early = |u: &Use| matches!(u, Use::Push { mxu } | Use::Mul { mxu, .. } | Use::Acc { mxu, .. } if *mxu == unit);
-                    if uses.iter().any(early) {
-                        return Err(FaultKind::UnitConflict { unit: format!("mxu {unit}, which latches after both are done") });
-                    }
-                    Use::Latch { mxu: unit }
-                }
-                Timing::MxuMul => {
-                    once(format!("mxu {unit}"))?;
-                    Use::Mul { mxu: unit, stream: self.stream(i)? }
-                }
-                Timing::MxuAcc => {
-                    once(format!("mxu {unit}"))?;
-                    Use::Acc { mxu: unit, stream: self.stream(i)? }
-                }
-                Timing::EupPop => {
-                    Use::EupPop { nth: uses.iter().filter(|u| matches!(u, Use::EupPop { .. })).count() }
-                }
-                Timing::XluPop => Use::XluPop {
-                    xlu: unit,
-                    nth: uses.iter().filter(|u| matches!(u, Use::XluPop { xlu, .. } if *xlu == unit)).count(),
-                },
-                Timing::MxuPop => Use::MxuPop {
-                    mxu: unit,
-                    nth: uses.iter().filter(|u| matches!(u, Use::MxuPop { mxu, .. } if *mxu == unit)).count(),
-                },
-                Timing::MxuPopAcc => Use::AccPop { mxu: unit },
-                Timing::DmaWait => {
-                    once(format!("a wait on flag {flag}"))?;
-                    Use::Wait { flag, n }
-                }
-                Timing::Flag => Use::FlagAdd { flag, n },
-                Timing::DmaStart => Use::Dma { desc: i.args[0] as u32, flag: i.args[1] as u32 },
-                _ => continue,
-            });
-        }
-        uses.sort_by_key(|u| {
-            let first = matches!(
-                u,
-                Use::Wait { .. } | Use::EupPop { .. } | Use::XluPop { .. } | Use::MxuPop { .. } | Use::AccPop { .. }
-            );
-            !first
-        });
-        Ok(uses)
     }
 }
 

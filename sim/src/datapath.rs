@@ -12,7 +12,7 @@ pub(crate) trait Datapath {
     const DATA: bool;
 
     /// Executes a bundle.
-    fn bundle(&mut self, core: u32, b: &Bundle) -> Result<(), FaultKind>;
+    fn bundle(&mut self, core: u32, b: Bundle<'_>) -> Result<(), FaultKind>;
 
     /// Sets a loop's counter.
     fn set_counter(&mut self, core: u32, register: u8, value: u32);
@@ -31,7 +31,7 @@ impl Datapath for Shapes {
     const DATA: bool = false;
 
     #[inline(always)]
-    fn bundle(&mut self, _: u32, _: &Bundle) -> Result<(), FaultKind> {
+    fn bundle(&mut self, _: u32, _: Bundle<'_>) -> Result<(), FaultKind> {
         Ok(())
     }
 

@@ -3,5 +3,5 @@
 mod copy;
 mod cost;
 
-pub(crate) use copy::transfer;
+pub(crate) use copy::{rows, transfer};
 pub(crate) use cost::{Cost, DmaTiming};

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::op::{Instr, Op, Timing};
-use tpusim_isa::program::{Addr, DmaDesc, Program};
+use tpusim_isa::program::{Addr, DmaDesc, DmaDir, Program};
 
 use crate::RunOptions;
 use crate::code::{Bundle, File, Files, TEMPS};
@@ -13,7 +13,8 @@ use crate::datapath::Datapath;
 use crate::dma;
 use crate::fault::FaultKind;
 use crate::memory::{hbm, vmem::Vmem};
-use crate::mxu::exact::MxuData;
+use crate::mxu::exact::{MAX_JOBS, MxuData};
+use crate::mxu::share::Share;
 use crate::vpu::regs::{Reg, RegFile};
 use crate::vpu::{alu, eup};
 use crate::xlu::{MAX_RESULTS, XluData};
@@ -37,6 +38,7 @@ struct Core {
     vmem: Vmem,
     smem: Vec<u32>,
     mxus: Vec<MxuData>,
+    share: Share,
     xlus: Vec<XluData>,
     eup: VecDeque<Box<Reg>>,
     free: Vec<Box<Reg>>,
@@ -76,6 +78,7 @@ impl<'a> Exact<'a> {
                 vmem: Vmem::new(*chip.vmem_bytes, fill),
                 smem: Vec::new(),
                 mxus: (0..*chip.mxu.count).map(|_| MxuData::new(dim, accumulators, fill)).collect(),
+                share: Share::new(opts.threads),
                 xlus: (0..*chip.xlus).map(|_| XluData::default()).collect(),
                 eup: VecDeque::new(),
                 free: Vec::new(),
@@ -99,7 +102,12 @@ impl<'a> Exact<'a> {
 
     fn signal(&mut self, core: u32, s: Signal) -> Result<(), FaultKind> {
         let Signal::Dma { desc, hbm, vmem } = s else { return Ok(()) };
-        dma::transfer(&self.descs[desc as usize], hbm, vmem, &mut self.hbm, &mut self.cores[core as usize].vmem)
+        let (d, c) = (&self.descs[desc as usize], &mut self.cores[core as usize]);
+        if d.dir == DmaDir::Load {
+            let (first, last) = dma::rows(d, vmem);
+            c.vector.detach(first, last, &c.vmem);
+        }
+        dma::transfer(d, hbm, vmem, &mut self.hbm, &mut c.vmem)
     }
 
     fn dma_op(&mut self, core: u32, i: &Instr) -> Result<(), FaultKind> {
@@ -145,13 +153,13 @@ fn address(a: &Addr, scalar: &[u32]) -> i128 {
 impl Datapath for Exact<'_> {
     const DATA: bool = true;
 
-    fn bundle(&mut self, core: u32, b: &Bundle) -> Result<(), FaultKind> {
+    fn bundle(&mut self, core: u32, b: Bundle<'_>) -> Result<(), FaultKind> {
         let smem_words = self.smem_words;
         let c = &mut self.cores[core as usize];
-        for &(file, from, to) in &b.copies {
+        for &(file, from, to) in b.copies {
             c.copy(file, from, to);
         }
-        for i in &b.instrs {
+        for i in b.instrs {
             match i.op.timing() {
                 Timing::DmaStart | Timing::DmaWait | Timing::Flag => self.dma_op(core, i)?,
                 _ => self.cores[core as usize].execute(i, smem_words)?,
@@ -166,7 +174,10 @@ impl Datapath for Exact<'_> {
 
     fn begin_op(&mut self, cores: u32) {
         if self.poison {
-            self.cores.iter_mut().take(cores as usize).for_each(|c| c.vmem.reset());
+            for c in self.cores.iter_mut().take(cores as usize) {
+                c.vector.detach(0, i128::MAX, &c.vmem);
+                c.vmem.reset();
+            }
         }
     }
 
@@ -191,8 +202,8 @@ impl Datapath for Exact<'_> {
 impl Core {
     fn copy(&mut self, file: File, from: u8, to: u8) {
         match file {
-            File::Vector => self.vector.map(i32::from(to), i32::from(from), |x| x),
-            File::Mask => self.mask.map(i32::from(to), i32::from(from), |x| x),
+            File::Vector => self.vector.map(i32::from(to), i32::from(from), &self.vmem, |x| x),
+            File::Mask => self.mask.map(i32::from(to), i32::from(from), &self.vmem, |x| x),
             File::Scalar => self.scalar[to as usize] = self.scalar[from as usize],
         }
     }
@@ -205,18 +216,25 @@ impl Core {
             }
             Timing::ScalarLoad | Timing::ScalarStore => self.smem_op(i, smem_words),
             Timing::ValuInt | Timing::ValuFloat => {
-                alu::execute(i, &mut self.vector, &mut self.mask, &self.scalar);
+                alu::execute(i, &mut self.vector, &mut self.mask, &self.scalar, &self.vmem);
                 Ok(())
             }
             Timing::VLoad => {
                 let row = self.row(i);
+                let (first, last) = Vmem::span(row, i.args[3]);
+                self.vmem.rows(first, last)?;
+                if i.args[3] == 1 && self.vector.view(i.args[0], row) {
+                    return Ok(());
+                }
                 self.vmem.load(row, i.args[3], self.vector.get_mut(i.args[0]))
             }
             Timing::VStore => {
                 let row = self.row(i);
-                let value = self.vector.get(i.args[0]);
+                let (first, last) = Vmem::span(row, i.args[3]);
+                self.vector.detach(first, last, &self.vmem);
+                let value = self.vector.own(i.args[0], &self.vmem);
                 match i.op {
-                    Op::VStM => self.vmem.store_masked(row, i.args[3], value, self.mask.get(i.args[4])),
+                    Op::VStM => self.vmem.store_masked(row, i.args[3], value, self.mask.owned(i.args[4])),
                     _ => self.vmem.store(row, i.args[3], value),
                 }
             }
@@ -234,7 +252,7 @@ impl Core {
         match i.op.timing() {
             Timing::Eup => {
                 let mut r = self.free.pop().unwrap_or_default();
-                let x = self.vector.get(i.args[0]);
+                let x = self.vector.get(i.args[0], &self.vmem);
                 eup::execute(i.op, x, &mut r);
                 self.eup.push_back(r);
             }
@@ -244,29 +262,47 @@ impl Core {
                 self.free.push(r);
             }
             Timing::XluRotate | Timing::XluReduce | Timing::XluTranspose => {
-                self.xlus[unit as usize].push(i.op, self.vector.get(a), b);
+                self.xlus[unit as usize].push(i.op, self.vector.get(a, &self.vmem), b);
             }
             Timing::XluPop => {
                 let r = self.xlus[unit as usize].pop()?;
-                self.vector.set(a, &r);
+                self.vector.get_mut(a).0.copy_from_slice(&r.0);
             }
-            Timing::MxuLatch => self.mxus[unit as usize].latch(),
-            Timing::MxuPop => self.mxus[unit as usize].pop(self.vector.slot(a))?,
-            Timing::MxuPopAcc => self.mxus[unit as usize].read(b as usize, self.vector.get_mut(a)),
+            Timing::MxuLatch => {
+                self.compute(self.mxus[unit as usize].waiting() > 0);
+                self.mxus[unit as usize].latch();
+            }
+            Timing::MxuPop => {
+                self.compute(self.mxus[unit as usize].pops_wait());
+                self.mxus[unit as usize].pop(self.vector.slot(a))?;
+            }
+            Timing::MxuPopAcc => {
+                self.compute(self.mxus[unit as usize].waiting() > 0);
+                self.mxus[unit as usize].read(b as usize, self.vector.get_mut(a));
+            }
             _ => return self.mxu_op(i),
         }
         Ok(())
     }
 
+    /// Does the work that waits for the MXUs, if `now` says that its results are needed.
+    #[inline]
+    fn compute(&mut self, now: bool) {
+        if now {
+            self.share.run(&mut self.mxus);
+        }
+    }
+
     fn mxu_op(&mut self, i: &Instr) -> Result<(), FaultKind> {
         let Some(f) = i.format() else { return Ok(()) };
+        self.compute(self.mxus[i.args[0] as usize].waiting() >= MAX_JOBS);
         let m = &mut self.mxus[i.args[0] as usize];
-        let a = self.vector.get(i.args[1]);
+        let a = self.vector.get(i.args[1], &self.vmem);
         match i.op {
             Op::MxPush | Op::MxPushT => m.push(a, f, i.args[3] as usize, i.op == Op::MxPushT),
-            Op::MxMul => m.multiply(a, self.vector.get(second(i, m)), f)?,
+            Op::MxMul => m.multiply(a, self.vector.get(second(i, m), &self.vmem), f)?,
             Op::MxIni | Op::MxAcc => {
-                m.accumulate(a, self.vector.get(second(i, m)), f, i.args[4] as usize, i.op == Op::MxIni)?;
+                m.accumulate(a, self.vector.get(second(i, m), &self.vmem), f, i.args[4] as usize, i.op == Op::MxIni)?;
             }
             _ => {}
         }

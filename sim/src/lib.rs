@@ -34,11 +34,17 @@
 //! At the start of each iteration of a loop the engine compares its whole timing state, relative to now, with those of the last
 //! few iterations. When one is equal, everything in between will repeat, and the engine jumps over all whole periods that are
 //! left: it moves every time forward, multiplies the counters, and lets only the data run. Times are integers, so equal means
-//! equal, and the unfolded run ([`RunOptions::fold`]) agrees in every cycle and count.
+//! equal, and the unfolded run ([`RunOptions::fold`]) agrees in every cycle and count. A loop that neither starts DMAs nor waits for
+//! any folds without regard to those on their way, and a loop that runs again starts from the period it had before.
+//!
+//! # Data
+//!
+//! A loaded vector register is a view of VMEM until VMEM changes there (`vpu::regs`), and a `vmatmul` is computed when its result
+//! is popped (`mxu::exact`), so that the host copies little and its threads ([`RunOptions::threads`]) find much to share.
 //!
 //! # Bits
 //!
-//! Results do not depend on the host: `simd` picks its widest vectors, but rounding is spelled out by the source. The MXU sums in
+//! Results depend neither on the host nor on the number of its threads: `simd` picks its widest vectors, but rounding is spelled out by the source. The MXU sums in
 //! ascending order with one rounding per addition, as the array does that [`mxu::systolic`] models element by element.
 #![deny(missing_docs)]
 
@@ -78,7 +84,8 @@ pub struct RunOptions {
     pub dma_late: bool,
     /// Most spans to record for traces.
     pub trace_spans: usize,
-    /// Host threads that may be used. One device uses one.
+    /// Host threads that may be used. They share the products of a core's MXUs; everything else runs in one. The cores of a
+    /// megacore do not run side by side: nothing says that what one writes to HBM the other does not read.
     pub threads: usize,
 }
 
@@ -103,7 +110,7 @@ pub struct Executed {
 /// What the chip cannot do ([`Fault`]). Addresses are only checked by [`execute`].
 pub fn time(program: &Program, chip: &ChipSpec, opts: &RunOptions) -> Result<Profile, Fault> {
     let code = Code::new(program, chip)?;
-    let (_, profile) = Engine::new(program, chip, opts, Shapes).run(&code)?;
+    let (_, profile) = Engine::new(program, chip, opts, &code, Shapes).run()?;
     Ok(profile)
 }
 
@@ -119,6 +126,6 @@ pub fn execute(program: &Program, chip: &ChipSpec, inputs: &[Vec<u8>], opts: &Ru
         cycle: 0,
         kind: Box::new(kind),
     })?;
-    let (data, profile) = Engine::new(program, chip, opts, data).run(&code)?;
+    let (data, profile) = Engine::new(program, chip, opts, &code, data).run()?;
     Ok(Executed { outputs: data.outputs(program), profile })
 }

@@ -91,6 +91,19 @@ impl Probe {
         self.counters.stalls[why as usize] += cycles;
     }
 
+    /// As [`Probe::busy`] for one cycle, `t`.
+    #[inline(always)]
+    pub fn tick(&mut self, unit: Unit, t: u64, amount: u64) {
+        self.counters.busy[unit as usize] += amount;
+        match self.windows.get_mut((t >> self.shift) as usize) {
+            Some(w) => w[unit as usize] += amount as f64,
+            None => self.spread(unit, t, t + 1, amount as f64),
+        }
+        if self.limit > 0 {
+            self.span(unit, t, t + 1, amount, 0);
+        }
+    }
+
     #[inline]
     fn spread(&mut self, unit: Unit, start: u64, end: u64, amount: f64) {
         let u = unit as usize;
@@ -173,6 +186,16 @@ impl Probe {
 
     pub fn mark(&self) -> Mark {
         Mark { counters: self.counters, ops: self.ops.len() }
+    }
+
+    /// A mark as it was when the counters had not had `added`, and no operation has ended since.
+    pub fn mark_before(&self, added: Counters) -> Mark {
+        Mark { counters: self.counters.since(added), ops: self.ops.len() }
+    }
+
+    /// What the counters got since `mark`, if no operation has ended since.
+    pub fn added_since(&self, mark: &Mark) -> Option<Counters> {
+        (mark.ops == self.ops.len()).then(|| self.counters.since(mark.counters))
     }
 
     /// What happened since `mark`, `period` cycles ago, happens `times` more times from `now` on.

@@ -6,7 +6,7 @@ use tpusim_isa::op::Op;
 
 use crate::fault::FaultKind;
 use crate::vpu::lanes;
-use crate::vpu::regs::{LANES, Reg, SUBLANES};
+use crate::vpu::regs::{LANES, Reg, SUBLANES, Words};
 
 /// Results a unit may hold. The chip files name no limit; this one only bounds memory.
 pub(crate) const MAX_RESULTS: usize = 4096;
@@ -90,10 +90,10 @@ impl XluData {
     }
 
     /// Pushes `a` for `op` with immediate `imm`.
-    pub fn push(&mut self, op: Op, a: &Reg, imm: i32) {
+    pub fn push(&mut self, op: Op, a: &Words, imm: i32) {
         match op {
             Op::XPose => {
-                self.pending.push(a.clone());
+                self.pending.push(Reg(*a));
                 if self.pending.len() == 16 {
                     transpose(&self.pending, &mut self.queue);
                     self.pending.clear();
@@ -117,16 +117,16 @@ impl XluData {
 }
 
 #[inline(always)]
-fn by_sublane(a: &Reg, f: impl Fn(&[u32; LANES], &mut [u32; LANES])) -> Reg {
+fn by_sublane(a: &Words, f: impl Fn(&[u32; LANES], &mut [u32; LANES])) -> Reg {
     let mut out = Reg::default();
-    let (rows, _) = a.0.as_chunks::<LANES>();
+    let (rows, _) = a.as_chunks::<LANES>();
     let (outs, _) = out.0.as_chunks_mut::<LANES>();
     rows.iter().zip(outs).for_each(|(r, o)| f(r, o));
     out
 }
 
 /// Balanced tree: lane `l` with lane `l + 64`, then 32, ... 1.
-fn reduce(a: &Reg, f: impl Fn(u32, u32) -> u32) -> Reg {
+fn reduce(a: &Words, f: impl Fn(u32, u32) -> u32) -> Reg {
     by_sublane(a, |row, out| {
         let mut v = *row;
         let mut half = LANES / 2;
@@ -168,7 +168,7 @@ mod tests {
         for g in 0..16u32 {
             let mut r = iota();
             r.0.iter_mut().for_each(|w| *w += g * 1024);
-            x.push(Op::XPose, &r, 0);
+            x.push(Op::XPose, &r.0, 0);
         }
         for g in 0..16u32 {
             let r = x.pop().unwrap();
@@ -184,8 +184,8 @@ mod tests {
     #[test]
     fn rotates_and_sums() {
         let mut x = XluData::default();
-        x.push(Op::XRot, &iota(), 3);
-        x.push(Op::XSumI, &iota(), 0);
+        x.push(Op::XRot, &iota().0, 3);
+        x.push(Op::XSumI, &iota().0, 0);
         let (r, s) = (x.pop().unwrap(), x.pop().unwrap());
         for i in 0..1024u32 {
             assert_eq!(r.0[i as usize], i / 128 * 128 + (i % 128 + 125) % 128);

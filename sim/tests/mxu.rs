@@ -132,3 +132,47 @@ fn products_of_every_family() {
         check("v7x", Format::E5M2, true, true);
     }
 }
+
+/// Eight products on each of four MXUs, with weights of their own, before the first result is popped.
+fn many_products(chip: &ChipSpec) -> Program {
+    let mut body: Vec<Instr> = vec![i(Op::Dma, &[0, 0]), i(Op::DmaWait, &[0, 1])];
+    for m in 0..4 {
+        for slot in 0..8 {
+            body.extend([i(Op::VLd, &[0, 0, (m * 5 + slot) * 8, 1]), i(Op::MxPush, &[m, 0, 0, slot])]);
+        }
+        body.push(i(Op::MxLatch, &[m]));
+    }
+    for k in 0..8 {
+        body.push(i(Op::VLd, &[0, 0, (31 - k) * 8, 1]));
+        body.extend((0..4).map(|m| i(Op::MxMul, &[m, 0, 0, 0])));
+    }
+    for (m, r) in (0..4).flat_map(|m| (0..16).map(move |r| (m, r))) {
+        body.extend([i(Op::MxPop, &[m, 1]), i(Op::VSt, &[1, 0, 1000 + (m * 16 + r) * 8, 1])]);
+    }
+    body.extend([i(Op::Dma, &[1, 0]), i(Op::DmaWait, &[0, 1])]);
+    let mut p = program(chip, seq(body));
+    p.descs = vec![block(DmaDir::Load, 2, 512, 128, 0, 0), block(DmaDir::Store, 4, 512, 128, 131_072, 1000)];
+    p.buffers = vec![buffer(0, 131_072, BufferKind::Param(0)), buffer(131_072, 262_144, BufferKind::Output(0))];
+    p
+}
+
+// Oracle: the definition, on any number of host threads: f32 sums in ascending order.
+#[test]
+fn threads_do_not_change_bits() {
+    let chip = bare("v4");
+    let (p, x) = (many_products(&chip), codes(65_536, 2, 5));
+    let value = |row: usize, col: usize| decode(Format::Bf16, &x, row * 128 + col) as f32;
+    for threads in [0, 1, 2, 3, 16] {
+        let opts = RunOptions { threads, ..RunOptions::default() };
+        let out = floats(&execute(&p, &chip, std::slice::from_ref(&x), &opts).unwrap().outputs[0]);
+        for (m, k, r, n) in [(0, 0, 0, 0), (1, 7, 15, 127), (2, 3, 9, 64), (3, 7, 8, 1), (3, 0, 15, 99), (0, 6, 4, 31)]
+        {
+            let weight = |j: usize| value((m * 5 + j / 16) * 16 + j % 16, n);
+            let want = (0..128).fold(0f32, |s, j| value((31 - k) * 16 + r, j).mul_add(weight(j), s));
+            let got = out[((m * 8 + k) * 16 + r) * 128 + n];
+            assert_eq!(got.to_bits(), want.to_bits(), "{threads} threads, mxu {m}, product {k}: {r},{n}");
+        }
+        let one = execute(&p, &chip, std::slice::from_ref(&x), &RunOptions::default()).unwrap();
+        assert!(floats(&one.outputs[0]).iter().zip(&out).all(|(a, b)| a.to_bits() == b.to_bits()));
+    }
+}

@@ -188,3 +188,44 @@ fn products_take_passes_times_interval() {
         assert_eq!(r.ops[0].busy[Unit::Mxu as usize], u64::from(passes) * interval);
     }
 }
+
+// Oracle: what was loaded. A register keeps its contents when the rows it came from change: by a store in the same bundle or a
+// later one, plain, masked or strided, to some of the rows, or by a DMA; and a store of it elsewhere writes them.
+#[test]
+fn loaded_registers_keep_their_contents() {
+    let chip = bare("v5e");
+    let load = |d, row| i(Op::VLd, &[d, 0, row, 1]);
+    let store = |s, row, stride| i(Op::VSt, &[s, 0, row, stride]);
+    let mut body = seq(vec![i(Op::Dma, &[0, 0]), i(Op::DmaWait, &[0, 1]), i(Op::VImm, &[9, 7]), i(Op::SLi, &[5, 8])]);
+    // v0 to v5 are rows 0..8, 8..16, ... 40..48; each loses its rows in another way.
+    body.push(bundle(vec![load(0, 0), i(Op::VMov, &[8, 9])]));
+    body.push(bundle(vec![load(1, 8), store(9, 0, 1)]));
+    body.extend(seq(vec![store(9, 15, 1), load(2, 16), load(3, 24), i(Op::MLaneLt, &[0, 5, 0])]));
+    body.extend(seq(vec![i(Op::VStM, &[9, 0, 17, 1, 0]), store(9, 31, -1), load(4, 32), load(5, 40), store(9, 3, 11)]));
+    body.extend(seq(vec![load(6, 48), i(Op::VMov, &[7, 6]), store(6, 52, 1), i(Op::VXor, &[6, 6, 7])]));
+    body.extend(seq(vec![i(Op::Dma, &[1, 0]), i(Op::DmaWait, &[0, 1])]));
+    body.extend(seq((0..7).map(|k| store(k, 1000 + 8 * k, 1)).collect()));
+    body.extend(seq(vec![i(Op::Dma, &[2, 0]), i(Op::DmaWait, &[0, 1])]));
+    let mut p = program(&chip, body);
+    p.descs = vec![
+        dense(DmaDir::Load, 60, 128, 0, 0),
+        dense(DmaDir::Load, 8, 128, 0, 44),
+        dense(DmaDir::Store, 56, 128, 60 * 512, 1000),
+    ];
+    p.buffers = vec![buffer(0, 60 * 512, BufferKind::Param(0)), buffer(60 * 512, 56 * 512, BufferKind::Output(0))];
+    let x: Vec<f32> = (0..60 * 128).map(|k| k as f32 + 1.0).collect();
+    let seven = f32::from_bits(7);
+    let mut want = x[..56 * 128].to_vec();
+    // The store at 15 overwrote nothing that v1 had not loaded; v2 came after it. What v3 to v5 lost they had loaded before.
+    want[16 * 128..23 * 128].fill(seven);
+    // v6 was xored with its own copy.
+    want[48 * 128..].fill(0.0);
+    // v4 and v5 came after nothing touched their rows.
+    for (poison, dma_late) in [(false, false), (true, false), (false, true)] {
+        let opts = RunOptions { poison, dma_late, ..RunOptions::default() };
+        let got = floats(&execute(&p, &chip, &[words(&x)], &opts).unwrap().outputs[0]);
+        for (row, (g, w)) in got.chunks(128).zip(want.chunks(128)).enumerate() {
+            assert_eq!(g, w, "row {row}");
+        }
+    }
+}

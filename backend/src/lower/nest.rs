@@ -9,7 +9,7 @@
 //!
 //! Blocks that do not divide their extent start at `min(i * block, extent - block)`: the last block overlaps its neighbour and
 //! computes some elements twice with the same result, which keeps every shape static. Levels that reduce say how many leading
-//! elements of a block are repeats ([`Iter::start`]), so that the body can mask them.
+//! elements of a block are repeats ([`Nest::start`]), so that the body can mask them.
 //!
 //! On a megacore the first grid level is split between the cores.
 
@@ -235,7 +235,7 @@ impl Nest {
     fn start_of(&self, e: &mut Emitter<'_>, level: usize, index: SReg) -> Result<SReg, EmitError> {
         let l = self.levels[level];
         let r = e.affine(index, l.block as i32, 0)?;
-        if l.ragged() || (level == 0 && self.cores > 1 && l.trip() % u64::from(self.cores) != 0) {
+        if l.ragged() || (level == 0 && self.cores > 1 && !l.trip().is_multiple_of(u64::from(self.cores))) {
             e.si(Op::SMini, r, r, (l.extent - l.block) as i32);
         }
         Ok(r)

@@ -331,7 +331,6 @@ fn estimate(k: &DotKernel, chip: &ChipSpec, t: &DotTiling) -> Estimate {
         block += registers(t.cols, t.k) * 1.5;
     }
     let blocks = (batches * mb * cb * kb) as f64 / f64::from(t.cores);
-    let compute = blocks * block;
     // HBM traffic: operands are read again unless their block stays.
     let stays = kb == 1;
     let stream_reads = if stays && !t.cols_outer { 1 } else { cb };
@@ -343,11 +342,16 @@ fn estimate(k: &DotKernel, chip: &ChipSpec, t: &DotTiling) -> Estimate {
     let elements = (batches * m * c) as f64;
     let rate = chip.hbm_rate_per_core(t.cores).to_num::<f64>();
     let (re, we) = (*chip.hbm.read_efficiency, *chip.hbm.write_efficiency);
-    let dma = ((in_bytes + elements * extra) / re + elements * out_width / we) / rate / f64::from(t.cores);
+    let cores = f64::from(t.cores);
+    let load = (in_bytes + elements * extra) / re / rate / cores / blocks;
+    let store = elements * out_width / we / rate / cores / blocks;
     let first = (t.rows * t.k * sb + t.cols * t.k * wb) as f64 / re / rate;
     let last = t.rows as f64 * t.cols as f64 * out_width / we / rate;
     let latency = *chip.hbm.latency_s * *chip.clock_hz as f64;
-    let cycles = compute.max(dma) + first + last + 2.0 * latency + blocks * 40.0;
+    // A block's loads are requested one block ahead, so each pays the DMA's latency unless computing takes longer.
+    let waits = if blocks > 1.0 { latency + load } else { 0.0 };
+    let step = (block + 40.0).max(load + store).max(waits);
+    let cycles = blocks * step + first + last + 2.0 * latency;
     // VMEM: double-buffered blocks, accumulators, scratch.
     let pad = |x: u64, to: u64| x.next_multiple_of(to);
     let (rp, cp) = (pad(t.rows, t.chunk.max(push)), pad(t.cols, dim * u64::from(t.col_split)));

@@ -6,11 +6,13 @@
 //! - [`dims`]: canonical dimensions of a vector kernel: dropping, merging, splitting, ordering;
 //! - [`product`]: the same for matrix products;
 //! - [`choose`]: block sizes by estimated cost;
+//! - [`kernel`]: what comes out, with its text form;
 //! - [`memory`]: HBM addresses by liveness.
 
 pub mod choose;
 pub mod dims;
 pub mod fuse;
+pub mod kernel;
 pub mod memory;
 pub mod product;
 pub mod view;

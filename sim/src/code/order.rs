@@ -3,59 +3,104 @@
 
 use tpusim_isa::op::{Field, Instr, Op, Timing};
 
-use super::{File, Files, Touch};
+use super::{File, Files, Lists, Touched};
 use crate::fault::FaultKind;
 
-type Ordered = (Vec<(File, u8, u8)>, Vec<Instr>);
-
-/// Copies to make and instructions in execution order.
-pub(super) fn order(instrs: &[Instr], touches: &[Touch], files: Files) -> Result<Ordered, FaultKind> {
-    let n = instrs.len();
-    let mut instrs = instrs.to_vec();
-    let mut reads: Vec<Vec<(File, i32)>> = touches.iter().map(|t| t.reads.clone()).collect();
-    let mut copies = Vec::new();
-    let mut left: Vec<usize> = (0..n).collect();
-    left.sort_by_key(|&i| match instrs[i].op {
-        Op::DmaWait => 0,
-        Op::Dma => 2,
-        _ => 1,
-    });
-    let mut out = Vec::with_capacity(n);
-    while !left.is_empty() {
-        let blocked = |i: usize, left: &[usize], reads: &[Vec<(File, i32)>]| {
-            left.iter().any(|&j| {
-                j != i
-                    && (reads[j].iter().any(|r| touches[i].writes.contains(r))
-                        || memory_before(instrs[j].op, instrs[i].op)
-                        || (j < i && on_mxu(instrs[j].op) && on_mxu(instrs[i].op)))
-            })
-        };
-        let at = match left.iter().position(|&i| !blocked(i, &left, &reads)) {
-            Some(at) => at,
-            None => {
-                // Free the first instruction that has a register to be freed of.
-                let Some(&i) = left.iter().find(|&&i| !touches[i].writes.is_empty()) else {
-                    return Err(FaultKind::Malformed("bundle cannot be ordered".to_owned()));
-                };
-                for &w in &touches[i].writes {
-                    let temp = set_aside(w, &mut copies, files)?;
-                    for &j in left.iter().filter(|&&j| j != i) {
-                        redirect(&mut instrs[j], w, temp);
-                        reads[j].retain(|r| *r != w);
-                    }
-                }
-                continue;
-            }
-        };
-        out.push(instrs[left.remove(at)]);
-    }
-    Ok((copies, out))
+/// Working memory of [`Order::order`].
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    instrs: Vec<Instr>,
+    /// Instructions in the order in which they are tried.
+    tried: Vec<u8>,
+    /// For each instruction, those that have to be before it, as bits.
+    before: Vec<u64>,
 }
 
-/// Whether `a` must be before `b` because of memory: loads see what was there before the bundle's stores, pops of accumulators
-/// what was there before its `vmatmul`s.
-fn memory_before(a: Op, b: Op) -> bool {
-    matches!((a, b), (Op::VLd, Op::VSt | Op::VStM) | (Op::SLd, Op::SSt) | (Op::MxPopAcc, Op::MxIni | Op::MxAcc))
+impl Order {
+    /// Appends the `instrs` of a bundle (at most 64) in execution order to the lists, and the copies to make before.
+    pub fn order(&mut self, instrs: &[Instr], t: &mut Touched, files: Files, out: &mut Lists) -> Result<(), FaultKind> {
+        if let [one] = instrs {
+            out.instrs.push(*one);
+            return Ok(());
+        }
+        self.instrs.clear();
+        self.instrs.extend_from_slice(instrs);
+        self.tried.clear();
+        let class = |op| match op {
+            Op::DmaWait => 0,
+            Op::Dma => 2,
+            _ => 1,
+        };
+        for c in 0..3 {
+            self.tried.extend((0..instrs.len() as u8).filter(|&i| class(instrs[usize::from(i)].op) == c));
+        }
+        self.constrain(t);
+        let first_copy = out.copies.len();
+        let mut left = u64::MAX.checked_shr(64 - instrs.len() as u32).unwrap_or(0);
+        while left != 0 {
+            let waiting = |i: &&u8| left >> **i & 1 == 1;
+            let free = |i: &&u8| waiting(i) && self.before[usize::from(**i)] & left == 0;
+            if let Some(&i) = self.tried.iter().find(free) {
+                out.instrs.push(self.instrs[usize::from(i)]);
+                left &= !(1 << i);
+                continue;
+            }
+            // A cycle: free the first instruction that has a register to be freed of.
+            let writes = |i: &&u8| waiting(i) && t.writes.iter().any(|w| w.0 == **i);
+            let Some(&i) = self.tried.iter().find(writes) else {
+                return Err(FaultKind::Malformed("bundle cannot be ordered".to_owned()));
+            };
+            for &(_, entry) in t.writes.iter().filter(|w| w.0 == i) {
+                let register = files.register(entry);
+                let temp = set_aside(register, first_copy, out, files)?;
+                for (j, instr) in self.instrs.iter_mut().enumerate() {
+                    if left >> j & 1 == 1 && j != usize::from(i) {
+                        redirect(instr, register, temp);
+                    }
+                }
+                t.reads.retain(|r| r.1 != entry || r.0 == i || left >> r.0 & 1 == 0);
+            }
+            self.constrain(t);
+        }
+        Ok(())
+    }
+
+    /// Works out what has to be before what.
+    fn constrain(&mut self, t: &Touched) {
+        self.before.clear();
+        self.before.resize(self.instrs.len(), 0);
+        for &(i, w) in &t.writes {
+            for &(j, r) in &t.reads {
+                if r == w && j != i {
+                    self.before[usize::from(i)] |= 1 << j;
+                }
+            }
+        }
+        let mut on_mxu_before = 0;
+        for i in 0..self.instrs.len() {
+            let op = self.instrs[i].op;
+            if let Some(earlier) = read_first(op) {
+                for (j, other) in self.instrs.iter().enumerate() {
+                    self.before[i] |= u64::from(other.op == earlier) << j;
+                }
+            }
+            if on_mxu(op) {
+                self.before[i] |= on_mxu_before;
+                on_mxu_before |= 1 << i;
+            }
+        }
+    }
+}
+
+/// What has to be before `op` because of memory: loads see what was there before the bundle's stores, pops of accumulators what
+/// was there before its `vmatmul`s.
+fn read_first(op: Op) -> Option<Op> {
+    match op {
+        Op::VSt | Op::VStM => Some(Op::VLd),
+        Op::SSt => Some(Op::SLd),
+        Op::MxIni | Op::MxAcc => Some(Op::MxPopAcc),
+        _ => None,
+    }
 }
 
 /// MXU instructions that act in the order the bundle lists them.
@@ -63,25 +108,25 @@ fn on_mxu(op: Op) -> bool {
     matches!(op.timing(), Timing::MxuPush | Timing::MxuLatch | Timing::MxuMul | Timing::MxuAcc)
 }
 
-fn set_aside((file, r): (File, i32), copies: &mut Vec<(File, u8, u8)>, files: Files) -> Result<u8, FaultKind> {
+fn set_aside((file, r): (File, u8), first: usize, out: &mut Lists, files: Files) -> Result<u8, FaultKind> {
     let base = match file {
         File::Vector => files.vector,
         File::Mask => files.mask,
         File::Scalar => files.scalar,
     };
-    let used = copies.iter().filter(|c| c.0 == file).count();
+    let used = out.copies[first..].iter().filter(|c| c.0 == file).count();
     if used >= TEMPS {
         return Err(FaultKind::Malformed("too many register swaps in one bundle".to_owned()));
     }
     let temp = (base + used) as u8;
-    copies.push((file, r as u8, temp));
+    out.copies.push((file, r, temp));
     Ok(temp)
 }
 
 /// Registers kept behind each file for swaps within a bundle.
 pub(crate) const TEMPS: usize = 16;
 
-fn redirect(i: &mut Instr, from: (File, i32), to: u8) {
+fn redirect(i: &mut Instr, from: (File, u8), to: u8) {
     for (k, field) in i.op.fields().iter().enumerate() {
         let file = match field {
             Field::Vs => File::Vector,
@@ -89,7 +134,7 @@ fn redirect(i: &mut Instr, from: (File, i32), to: u8) {
             Field::Ss => File::Scalar,
             _ => continue,
         };
-        if (file, i.args[k]) == from {
+        if (file, i.args[k]) == (from.0, i32::from(from.1)) {
             i.args[k] = i32::from(to);
         }
     }

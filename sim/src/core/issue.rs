@@ -95,13 +95,13 @@ impl Scoreboard {
     }
 
     /// Issues a bundle. `costs` are those of the program's descriptors for the `cores` that run.
-    pub fn issue(&mut self, b: &Bundle, costs: &[Cost], cores: u32, probe: &mut Probe) -> Result<(), FaultKind> {
+    pub fn issue(&mut self, b: Bundle<'_>, costs: &[Cost], cores: u32, probe: &mut Probe) -> Result<(), FaultKind> {
         let mut t = self.now;
         let mut why = Stall::Register;
-        for &r in &b.reads {
+        for &r in b.reads {
             t = t.max(self.ready[r as usize]);
         }
-        for u in &b.uses {
+        for u in b.uses {
             let (at, stall) = self.accepts(u)?;
             if at > t {
                 (t, why) = (at, stall);
@@ -110,7 +110,7 @@ impl Scoreboard {
         if t > self.now {
             probe.stall(why, t - self.now);
         }
-        for &(r, latency) in &b.writes {
+        for &(r, latency) in b.writes {
             let ready = &mut self.ready[r as usize];
             *ready = (*ready).max(t + u64::from(latency));
         }
@@ -118,13 +118,13 @@ impl Scoreboard {
             return Err(FaultKind::TimeOverflow);
         }
         self.now = t + 1;
-        for u in &b.uses {
+        for u in b.uses {
             self.occupy(u, t, costs, cores, probe)?;
         }
         probe.counters.bundles += 1;
         for (unit, n) in [Unit::Scalar, Unit::Vpu, Unit::VLoad, Unit::VStore].into_iter().zip(b.slots) {
             if n > 0 {
-                probe.busy(unit, t, t + 1, u64::from(n), 0);
+                probe.tick(unit, t, u64::from(n));
             }
         }
         Ok(())
@@ -205,8 +205,9 @@ impl Scoreboard {
         Ok(())
     }
 
-    /// Writes this state relative to now over `out`: two equal snapshots have equal futures.
-    pub fn snapshot(&self, out: &mut Vec<u64>) {
+    /// Writes this state relative to now over `out`: two equal snapshots have equal futures. Without `syncs`, that holds for code
+    /// that has nothing to do with DMAs: those on their way stay out of it.
+    pub fn snapshot(&self, syncs: bool, out: &mut Vec<u64>) {
         let now = self.now;
         out.clear();
         out.extend(self.ready.iter().map(|t| t.saturating_sub(now)));
@@ -215,12 +216,15 @@ impl Scoreboard {
         out.extend(self.eup_queue.iter().map(|t| t.saturating_sub(now)));
         self.xlus.iter().for_each(|x| x.snapshot(now, out));
         self.mxus.iter().for_each(|m| m.snapshot(now, out));
-        self.dma.snapshot(now, out);
-        self.flags.snapshot(now, out);
+        if syncs {
+            self.dma.snapshot(now, out);
+            self.flags.snapshot(now, out);
+        }
     }
 
-    /// Moves everything `by` cycles into the future.
-    pub fn shift(&mut self, by: u64) {
+    /// Moves everything `by` cycles into the future, or, without `syncs`, everything but the DMAs on their way: those land when
+    /// they land.
+    pub fn shift(&mut self, by: u64, syncs: bool) {
         self.now += by;
         self.ready.iter_mut().for_each(|t| *t += by);
         self.scalar_load_free += by;
@@ -228,7 +232,9 @@ impl Scoreboard {
         self.eup_queue.iter_mut().for_each(|t| *t += by);
         self.xlus.iter_mut().for_each(|x| x.shift(by));
         self.mxus.iter_mut().for_each(|m| m.shift(by));
-        self.dma.shift(by);
-        self.flags.shift(by);
+        if syncs {
+            self.dma.shift(by);
+            self.flags.shift(by);
+        }
     }
 }

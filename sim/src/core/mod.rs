@@ -15,7 +15,7 @@ use crate::dma::Cost;
 use crate::fault::{Fault, FaultKind};
 use crate::probe::Probe;
 use crate::profile::{Profile, Stall, Unit};
-use fold::History;
+use fold::{History, Steady};
 use issue::Scoreboard;
 
 /// Runs longer than this are refused, so that no sum of times overflows.
@@ -26,9 +26,12 @@ pub(crate) struct Engine<'a, D> {
     program: &'a Program,
     chip: &'a ChipSpec,
     opts: &'a RunOptions,
+    code: &'a Code,
     data: D,
     board: Scoreboard,
     probe: Probe,
+    /// Periods of the loops that have folded, by their numbers.
+    steady: Vec<Option<Steady>>,
     /// Cost of each descriptor by number of cores at work, from 1.
     costs: Vec<Vec<Cost>>,
     /// Cores that run the code at hand.
@@ -39,7 +42,7 @@ pub(crate) struct Engine<'a, D> {
 }
 
 impl<'a, D: Datapath> Engine<'a, D> {
-    pub fn new(program: &'a Program, chip: &'a ChipSpec, opts: &'a RunOptions, data: D) -> Self {
+    pub fn new(program: &'a Program, chip: &'a ChipSpec, opts: &'a RunOptions, code: &'a Code, data: D) -> Self {
         let device = *chip.tensorcores_per_device;
         let costs =
             (1..=device).map(|n| program.descs.iter().map(|d| Cost::new(d, chip, n)).collect()).collect::<Vec<_>>();
@@ -47,9 +50,11 @@ impl<'a, D: Datapath> Engine<'a, D> {
             program,
             chip,
             opts,
+            code,
             data,
             board: Scoreboard::new(chip),
             probe: Probe::new(opts.trace_spans),
+            steady: (0..code.loops).map(|_| None).collect(),
             costs,
             cores: device,
             in_op: false,
@@ -59,8 +64,8 @@ impl<'a, D: Datapath> Engine<'a, D> {
     }
 
     /// Runs everything.
-    pub fn run(mut self, code: &Code) -> Result<(D, Profile), Fault> {
-        let result = self.walk(&code.body);
+    pub fn run(mut self) -> Result<(D, Profile), Fault> {
+        let result = self.walk(&self.code.body);
         let at = self.board.now();
         if let Err(kind) = result.and_then(|()| self.drain()) {
             let op = self.op.and_then(|i| self.program.ops.get(i as usize)).map(|o| o.name.clone());
@@ -78,6 +83,7 @@ impl<'a, D: Datapath> Engine<'a, D> {
             self.pc[level] = i as u32;
             match n {
                 Node::Bundle(b) => {
+                    let b = self.code.bundle(b);
                     self.board.issue(b, &self.costs[self.cores as usize - 1], self.cores, &mut self.probe)?;
                     if D::DATA {
                         for core in self.data_cores() {
@@ -85,7 +91,7 @@ impl<'a, D: Datapath> Engine<'a, D> {
                         }
                     }
                 }
-                Node::Loop { counter, trip, body } => self.repeat(*counter, *trip, body)?,
+                Node::Loop { id, syncs, counter, trip, body } => self.repeat((*id, *syncs), *counter, *trip, body)?,
                 Node::Op { op, body } => self.operation(*op, body)?,
             }
         }
@@ -97,17 +103,18 @@ impl<'a, D: Datapath> Engine<'a, D> {
         0..if self.in_op { 1 } else { self.cores }
     }
 
-    fn repeat(&mut self, counter: u8, trip: u32, body: &[Node]) -> Result<(), FaultKind> {
+    fn repeat(&mut self, (id, syncs): (u32, bool), counter: u8, trip: u32, body: &[Node]) -> Result<(), FaultKind> {
         let branch = u64::from(*self.chip.latency.branch);
-        let mut history = History::new(self.opts.fold && trip > 2);
+        let mut history = History::new(self.opts.fold && trip > 2, syncs);
         let mut i = 0;
         while i < trip {
-            if let Some(jump) = history.visit(i, trip, &self.board, &self.probe) {
+            let steady = &mut self.steady[id as usize];
+            if let Some(jump) = history.visit((i, trip), &self.board, &self.probe, steady) {
                 let now = self.board.now();
                 let by = jump.period.checked_mul(jump.times).ok_or(FaultKind::TimeOverflow)?;
                 now.checked_add(by).filter(|t| *t < END).ok_or(FaultKind::TimeOverflow)?;
                 self.probe.repeat(&jump.mark, now, jump.period, jump.times);
-                self.board.shift(by);
+                self.board.shift(by, syncs);
                 let skipped = jump.iterations * jump.times as u32;
                 if D::DATA {
                     for k in i..i + skipped {
@@ -179,8 +186,11 @@ impl<'a, D: Datapath> Engine<'a, D> {
     fn data_only(&mut self, cores: Range<u32>, nodes: &[Node]) -> Result<(), FaultKind> {
         for node in nodes {
             match node {
-                Node::Bundle(b) => cores.clone().try_for_each(|core| self.data.bundle(core, b))?,
-                Node::Loop { counter, trip, body } => {
+                Node::Bundle(b) => {
+                    let b = self.code.bundle(b);
+                    cores.clone().try_for_each(|core| self.data.bundle(core, b))?;
+                }
+                Node::Loop { counter, trip, body, .. } => {
                     for i in 0..*trip {
                         self.data_iteration(cores.clone(), *counter, i, body)?;
                     }

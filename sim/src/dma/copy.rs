@@ -18,18 +18,13 @@ pub(crate) fn transfer(
     if d.rows == 0 || d.cols == 0 || d.outer.iter().any(|o| o.count == 0) {
         return Ok(());
     }
-    let packing = 4 / i128::from(d.elem_bytes.max(1));
     let dims = [(d.cols, d.col_stride), (d.rows, d.row_stride)];
     let (low, high) = extent(hbm_at, dims.into_iter().chain(d.outer.iter().map(|o| (o.count, o.hbm_stride))));
     let high = high + i128::from(d.elem_bytes) - 1;
     if low < 0 || high >= hbm.len() as i128 {
         return Err(FaultKind::Hbm { first: low, last: high, bytes: hbm.len() as u64 });
     }
-    let (first, last) = extent(vmem_at, d.outer.iter().map(|o| (o.count, o.vmem_stride)));
-    let last_row = i128::from(d.rows - 1);
-    let tile_rows = last_row / (8 * packing);
-    let row_in_tile = if tile_rows > 0 { 7 } else { last_row % (8 * packing) / packing };
-    let last = last + (tile_rows * i128::from(d.lane_tiles) + i128::from((d.cols - 1) / 128)) * 8 + row_in_tile;
+    let (first, last) = rows(d, vmem_at);
     let words = vmem.rows(first, last)?;
     let mut steps = vec![0u32; d.outer.len()];
     let (mut h, mut v) = (hbm_at as i64, vmem_at as i64);
@@ -59,6 +54,17 @@ pub(crate) fn transfer(
             steps[k] = 0;
         }
     }
+}
+
+/// First and last row of VMEM that `d` touches with its block at row `vmem_at`; more than that only for descriptors of no data.
+pub(crate) fn rows(d: &DmaDesc, vmem_at: i128) -> (i128, i128) {
+    let packing = 4 / i128::from(d.elem_bytes.max(1));
+    let (first, last) = extent(vmem_at, d.outer.iter().map(|o| (o.count.max(1), o.vmem_stride)));
+    let last_row = i128::from(d.rows.max(1) - 1);
+    let tile_rows = last_row / (8 * packing);
+    let row_in_tile = if tile_rows > 0 { 7 } else { last_row % (8 * packing) / packing };
+    let cols = i128::from((d.cols.max(1) - 1) / 128);
+    (first, last + (tile_rows * i128::from(d.lane_tiles) + cols) * 8 + row_in_tile)
 }
 
 fn extent(at: i128, dims: impl Iterator<Item = (u32, i64)>) -> (i128, i128) {

@@ -1,7 +1,7 @@
 //! VMEM: rows of 128 words.
 
 use crate::fault::FaultKind;
-use crate::vpu::regs::{LANES, Reg, SUBLANES};
+use crate::vpu::regs::{LANES, Reg, SUBLANES, WORDS, Words};
 
 /// Vector memory of one core.
 #[derive(Debug)]
@@ -37,6 +37,20 @@ impl Vmem {
         Ok(&mut self.room[self.start..])
     }
 
+    /// The words of 8 rows that were once checked to exist.
+    #[inline(always)]
+    pub fn view(&self, row: usize) -> &Words {
+        let words = &self.room[self.start + row * LANES..];
+        words.first_chunk().unwrap_or(&[0; WORDS])
+    }
+
+    /// First and last of 8 rows from `row`, `stride` apart.
+    #[inline(always)]
+    pub fn span(row: i64, stride: i32) -> (i128, i128) {
+        let span = (SUBLANES as i128 - 1) * i128::from(stride);
+        (i128::from(row) + span.min(0), i128::from(row) + span.max(0))
+    }
+
     #[cold]
     fn grow(&mut self, need: usize) {
         let all = self.rows as usize * LANES;
@@ -52,8 +66,8 @@ impl Vmem {
 
     #[inline]
     fn block(&mut self, row: i64, stride: i32) -> Result<&mut [u32], FaultKind> {
-        let span = (SUBLANES as i128 - 1) * i128::from(stride);
-        self.rows(i128::from(row) + span.min(0), i128::from(row) + span.max(0))
+        let (first, last) = Vmem::span(row, stride);
+        self.rows(first, last)
     }
 
     /// Loads 8 rows from `row`, `stride` apart.
@@ -67,9 +81,14 @@ impl Vmem {
     }
 
     /// Stores 8 sublanes to rows from `row`, `stride` apart.
-    pub fn store(&mut self, row: i64, stride: i32, value: &Reg) -> Result<(), FaultKind> {
+    pub fn store(&mut self, row: i64, stride: i32, value: &Words) -> Result<(), FaultKind> {
         let words = self.block(row, stride)?;
-        for (s, v) in value.0.chunks_exact(LANES).enumerate() {
+        if stride == 1 {
+            let at = row as usize * LANES;
+            words[at..at + WORDS].copy_from_slice(value);
+            return Ok(());
+        }
+        for (s, v) in value.chunks_exact(LANES).enumerate() {
             let at = (row + s as i64 * i64::from(stride)) as usize * LANES;
             words[at..at + LANES].copy_from_slice(v);
         }
@@ -77,9 +96,9 @@ impl Vmem {
     }
 
     /// Stores where the mask is set.
-    pub fn store_masked(&mut self, row: i64, stride: i32, value: &Reg, mask: &Reg) -> Result<(), FaultKind> {
+    pub fn store_masked(&mut self, row: i64, stride: i32, value: &Words, mask: &Words) -> Result<(), FaultKind> {
         let words = self.block(row, stride)?;
-        for (s, (v, m)) in value.0.chunks_exact(LANES).zip(mask.0.chunks_exact(LANES)).enumerate() {
+        for (s, (v, m)) in value.chunks_exact(LANES).zip(mask.chunks_exact(LANES)).enumerate() {
             let at = (row + s as i64 * i64::from(stride)) as usize * LANES;
             for ((w, v), m) in words[at..at + LANES].iter_mut().zip(v).zip(m) {
                 *w = (v & m) | (*w & !m);

@@ -1,4 +1,8 @@
 //! What an MXU computes: shadow and active weights, the result queue and the accumulators.
+//!
+//! A `vmatmul` copies its rows and leaves the arithmetic for later, as a [`Job`]. It is done when a result is asked for or the
+//! weights are about to change, by then for all jobs of all MXUs of the core, so that host threads can share them. Each job
+//! gives the same bits wherever it runs, and results are handed on in the order of the program.
 
 use std::collections::VecDeque;
 
@@ -8,7 +12,7 @@ use super::kernel::{self, Aligned};
 use crate::fault::FaultKind;
 use crate::simd::{Work, widest};
 use crate::vpu::format::{table8, widen};
-use crate::vpu::regs::{LANES, Reg, SUBLANES, WORDS};
+use crate::vpu::regs::{LANES, Reg, SUBLANES, WORDS, Words};
 
 /// Weights as f32, row-major, dim x dim. Integers of 8 bits are exact in it.
 #[derive(Debug)]
@@ -30,10 +34,39 @@ pub(crate) struct MxuData {
     accumulators: Vec<Box<Reg>>,
     fill: u32,
     limit: usize,
-    lhs: Aligned,
-    out: Aligned,
-    /// Registers to use again.
+    /// Products to be computed, in program order.
+    jobs: Vec<Job>,
+    /// Registers and jobs to use again.
     free: Vec<Box<Reg>>,
+    idle: Vec<Job>,
+}
+
+/// Jobs that wait at most, per MXU.
+pub(crate) const MAX_JOBS: usize = 32;
+
+/// A product to be computed against the active weights.
+#[derive(Debug)]
+pub(crate) struct Job {
+    lhs: Aligned,
+    /// Numbers in `lhs`.
+    len: usize,
+    integer: bool,
+    /// Accumulator register of the first result, and whether to overwrite; else results are queued.
+    accumulate: Option<(usize, bool)>,
+    out: Vec<Box<Reg>>,
+}
+
+impl Job {
+    /// Computes the results.
+    pub fn run(&mut self, weights: &[f32], dim: usize) {
+        kernel::multiply_registers(&self.lhs.get()[..self.len], weights, dim, &mut self.out);
+        if self.integer {
+            // Only weights that were never pushed can be NaN.
+            let whole = |w: u32| f32::from_bits(w) as i32 as u32;
+            let words = self.out.iter_mut().flat_map(|r| r.0.iter_mut());
+            words.for_each(|w| *w = if f32::from_bits(*w).is_nan() { *w } else { whole(*w) });
+        }
+    }
 }
 
 fn is_integer(f: Format) -> bool {
@@ -53,9 +86,9 @@ impl MxuData {
             accumulators: Vec::new(),
             fill,
             limit,
-            lhs: Aligned::new(SUBLANES * 4 * dim, 0.0),
-            out: Aligned::new(SUBLANES * 4 * dim, 0.0),
+            jobs: Vec::new(),
             free: Vec::new(),
+            idle: Vec::new(),
         }
     }
 
@@ -65,7 +98,7 @@ impl MxuData {
     }
 
     /// Writes a register of weights into slot `slot` of the shadow weights.
-    pub fn push(&mut self, a: &Reg, f: Format, slot: usize, transposed: bool) {
+    pub fn push(&mut self, a: &Words, f: Format, slot: usize, transposed: bool) {
         let (d, p) = (self.dim, f.packing());
         let halves = d / LANES;
         let (row0, col0) = (slot / halves * SUBLANES * p, slot % halves * LANES);
@@ -102,38 +135,49 @@ impl MxuData {
     }
 
     /// Streams the rows of `a` (and `b` when the array is 256 wide) and queues the results.
-    pub fn multiply(&mut self, a: &Reg, b: &Reg, f: Format) -> Result<(), FaultKind> {
-        self.stream(a, b, f)?;
-        for i in 0..f.packing() * (self.dim / LANES) {
-            let mut r = self.free.pop().unwrap_or_default();
-            self.result(i, f, &mut r);
-            self.queue.push_back(r);
-        }
-        Ok(())
+    pub fn multiply(&mut self, a: &Words, b: &Words, f: Format) -> Result<(), FaultKind> {
+        self.stream(a, b, f, None)
     }
 
     /// Streams rows into accumulators from buffer `at`, adding to what is there unless `fresh`.
-    pub fn accumulate(&mut self, a: &Reg, b: &Reg, f: Format, at: usize, fresh: bool) -> Result<(), FaultKind> {
-        self.stream(a, b, f)?;
-        let halves = self.dim / LANES;
-        let (first, count) = (at * halves, f.packing() * halves);
-        let need = (first + count).min(self.limit);
-        while self.accumulators.len() < need {
-            self.accumulators.push(Box::new(Reg([self.fill; WORDS])));
-        }
-        let mut r = self.free.pop().unwrap_or_default();
-        for i in 0..count {
-            self.result(i, f, &mut r);
-            let Some(acc) = self.accumulators.get_mut(first + i) else { break };
-            let pairs = acc.0.iter_mut().zip(&r.0);
-            match (fresh, is_integer(f)) {
-                (true, _) => pairs.for_each(|(s, x)| *s = *x),
-                (false, true) => pairs.for_each(|(s, x)| *s = s.wrapping_add(*x)),
-                (false, false) => pairs.for_each(|(s, x)| *s = (f32::from_bits(*s) + f32::from_bits(*x)).to_bits()),
+    pub fn accumulate(&mut self, a: &Words, b: &Words, f: Format, at: usize, fresh: bool) -> Result<(), FaultKind> {
+        self.stream(a, b, f, Some((at * (self.dim / LANES), fresh)))
+    }
+
+    /// Whether there are jobs to be done before a result can be popped.
+    pub fn pops_wait(&self) -> bool {
+        self.queue.is_empty() && !self.jobs.is_empty()
+    }
+
+    /// Jobs to be done.
+    pub fn waiting(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// The jobs to be done, with the weights they need and the size of the array.
+    pub fn jobs(&mut self) -> impl Iterator<Item = (&mut Job, &[f32], usize)> {
+        let (weights, dim) = (self.active.values.get(), self.dim);
+        self.jobs.iter_mut().map(move |j| (j, weights, dim))
+    }
+
+    /// Hands on the results of all jobs, which have run.
+    pub fn finish(&mut self) {
+        for mut job in self.jobs.drain(..) {
+            match job.accumulate {
+                None => self.queue.extend(job.out.drain(..)),
+                Some((first, fresh)) => {
+                    let need = (first + job.out.len()).min(self.limit);
+                    while self.accumulators.len() < need {
+                        self.accumulators.push(Box::new(Reg([self.fill; WORDS])));
+                    }
+                    for (acc, r) in self.accumulators.iter_mut().skip(first).zip(&job.out) {
+                        add(acc, r, fresh, job.integer);
+                    }
+                    self.free.append(&mut job.out);
+                }
             }
+            self.idle.push(job);
         }
-        self.free.push(r);
-        Ok(())
     }
 
     /// Next queued result into `out`.
@@ -152,40 +196,42 @@ impl MxuData {
         }
     }
 
-    fn stream(&mut self, a: &Reg, b: &Reg, f: Format) -> Result<(), FaultKind> {
+    fn stream(&mut self, a: &Words, b: &Words, f: Format, to: Option<(usize, bool)>) -> Result<(), FaultKind> {
         if self.active.integer.is_some_and(|i| i != is_integer(f)) {
             return Err(FaultKind::WeightFamily { format: f });
         }
         let (d, rows) = (self.dim, SUBLANES * f.packing());
+        let mut job = self.idle.pop().unwrap_or_else(|| Job {
+            lhs: Aligned::new(SUBLANES * 4 * d, 0.0),
+            len: 0,
+            integer: false,
+            accumulate: None,
+            out: Vec::new(),
+        });
+        (job.len, job.integer, job.accumulate) = (rows * d, is_integer(f), to);
         for (h, a) in [a, b].into_iter().take(d / LANES).enumerate() {
-            let to = self.lhs.get_mut();
+            let to = job.lhs.get_mut();
             widest(Unpack { a, f, to, base: h * LANES, row_stride: d, lane_stride: 1 });
         }
-        let n = rows * d;
-        kernel::multiply_f32(&self.lhs.get()[..n], self.active.values.get(), d, &mut self.out.get_mut()[..n]);
+        job.out.extend((0..f.packing() * (d / LANES)).map(|_| self.free.pop().unwrap_or_default()));
+        self.jobs.push(job);
         Ok(())
     }
+}
 
-    /// Register `i` of the results: group `i / halves` of 8 rows, half `i % halves`.
-    fn result(&self, i: usize, f: Format, r: &mut Reg) {
-        let halves = self.dim / LANES;
-        let (row0, col0) = (i / halves * SUBLANES, i % halves * LANES);
-        for (s, o) in r.0.chunks_exact_mut(LANES).enumerate() {
-            let at = (row0 + s) * self.dim + col0;
-            let pairs = o.iter_mut().zip(&self.out.get()[at..at + LANES]);
-            if is_integer(f) {
-                // Only weights that were never pushed can be NaN.
-                pairs.for_each(|(o, x)| *o = if x.is_nan() { x.to_bits() } else { *x as i32 as u32 });
-            } else {
-                pairs.for_each(|(o, x)| *o = x.to_bits());
-            }
-        }
+/// Adds `r` to an accumulator, or overwrites it.
+fn add(acc: &mut Reg, r: &Reg, fresh: bool, integer: bool) {
+    let pairs = acc.0.iter_mut().zip(&r.0);
+    match (fresh, integer) {
+        (true, _) => pairs.for_each(|(s, x)| *s = *x),
+        (false, true) => pairs.for_each(|(s, x)| *s = s.wrapping_add(*x)),
+        (false, false) => pairs.for_each(|(s, x)| *s = (f32::from_bits(*s) + f32::from_bits(*x)).to_bits()),
     }
 }
 
 /// Writes each element of a packed register, widened, to `base + row * row_stride + lane * lane_stride`.
 struct Unpack<'a> {
-    a: &'a Reg,
+    a: &'a Words,
     f: Format,
     to: &'a mut [f32],
     base: usize,
@@ -213,7 +259,7 @@ impl Work for Unpack<'_> {
 impl Unpack<'_> {
     #[inline(always)]
     fn rows(&mut self, packing: usize, element: impl Fn(u32, usize) -> f32) {
-        for (s, words) in self.a.0.as_chunks::<LANES>().0.iter().enumerate() {
+        for (s, words) in self.a.as_chunks::<LANES>().0.iter().enumerate() {
             for p in 0..packing {
                 let at = self.base + (s * packing + p) * self.row_stride;
                 if self.lane_stride == 1 {

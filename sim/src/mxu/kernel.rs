@@ -6,6 +6,7 @@
 //! stay below 2^24, where f32 is exact.
 
 use crate::simd::{Work, widest};
+use crate::vpu::regs::{LANES, Reg, SUBLANES};
 
 /// Numbers in memory that starts on a cache line: vector loads that straddle two lines cost twice.
 #[derive(Debug)]
@@ -38,19 +39,61 @@ impl Aligned {
 /// 8; `out` has as many rows as `x`.
 pub fn multiply_f32(x: &[f32], w: &[f32], dim: usize, out: &mut [f32]) {
     match dim {
-        128 => widest(Product::<128> { x, w, out }),
-        256 => widest(Product::<256> { x, w, out }),
+        128 => widest(Product::<128, _> { x, w, out: Rows { out, dim } }),
+        256 => widest(Product::<256, _> { x, w, out: Rows { out, dim } }),
         _ => {}
     }
 }
 
-struct Product<'a, const D: usize> {
-    x: &'a [f32],
-    w: &'a [f32],
-    out: &'a mut [f32],
+/// As [`multiply_f32`], with results as the MXU gives them: groups of 8 rows, of each `dim / 128` registers of 128 columns.
+pub(crate) fn multiply_registers(x: &[f32], w: &[f32], dim: usize, out: &mut [Box<Reg>]) {
+    match dim {
+        128 => widest(Product::<128, _> { x, w, out: Registers { out, halves: 1 } }),
+        256 => widest(Product::<256, _> { x, w, out: Registers { out, halves: 2 } }),
+        _ => {}
+    }
 }
 
-impl<const D: usize> Work for Product<'_, D> {
+/// Where results go.
+trait Sink {
+    /// Columns from `col` on of row `row`; they do not cross a multiple of 128.
+    fn put(&mut self, row: usize, col: usize, values: &[f32]);
+}
+
+struct Rows<'a> {
+    out: &'a mut [f32],
+    dim: usize,
+}
+
+impl Sink for Rows<'_> {
+    #[inline(always)]
+    fn put(&mut self, row: usize, col: usize, values: &[f32]) {
+        let at = row * self.dim + col;
+        self.out[at..at + values.len()].copy_from_slice(values);
+    }
+}
+
+struct Registers<'a> {
+    out: &'a mut [Box<Reg>],
+    halves: usize,
+}
+
+impl Sink for Registers<'_> {
+    #[inline(always)]
+    fn put(&mut self, row: usize, col: usize, values: &[f32]) {
+        let reg = &mut self.out[row / SUBLANES * self.halves + col / LANES].0;
+        let at = row % SUBLANES * LANES + col % LANES;
+        reg[at..at + values.len()].iter_mut().zip(values).for_each(|(o, x)| *o = x.to_bits());
+    }
+}
+
+struct Product<'a, const D: usize, S> {
+    x: &'a [f32],
+    w: &'a [f32],
+    out: S,
+}
+
+impl<const D: usize, S: Sink> Work for Product<'_, D, S> {
     type Out = ();
 
     #[inline(always)]
@@ -61,13 +104,13 @@ impl<const D: usize> Work for Product<'_, D> {
 }
 
 #[inline(always)]
-fn blocks<const MR: usize, const NR: usize>(x: &[f32], w: &[f32], dim: usize, out: &mut [f32]) {
-    for (xs, os) in x.chunks_exact(MR * dim).zip(out.chunks_exact_mut(MR * dim)) {
+fn blocks<const MR: usize, const NR: usize>(x: &[f32], w: &[f32], dim: usize, mut out: impl Sink) {
+    for (i, xs) in x.chunks_exact(MR * dim).enumerate() {
         let rows: [&[f32]; MR] = std::array::from_fn(|r| &xs[r * dim..(r + 1) * dim]);
         for n in (0..dim).step_by(NR) {
             let acc = block::<MR, NR>(rows, w, dim, n);
             for (r, a) in acc.iter().enumerate() {
-                os[r * dim + n..r * dim + n + NR].copy_from_slice(a);
+                out.put(i * MR + r, n, a);
             }
         }
     }
@@ -110,11 +153,18 @@ mod tests {
                 let w: Vec<f32> = (0..dim * dim).map(|_| value(tiny)).collect();
                 let (mut a, mut b) = (vec![0.0; 16 * dim], vec![0.0; 16 * dim]);
                 multiply_f32(&x, &w, dim, &mut a);
-                let (x, w, out) = (&x[..], &w[..], &mut b[..]);
+                let (x, w) = (&x[..], &w[..]);
+                let out = Rows { out: &mut b[..], dim };
                 if dim == 128 {
-                    Product::<128> { x, w, out }.run::<false>();
+                    Product::<128, _> { x, w, out }.run::<false>();
                 } else {
-                    Product::<256> { x, w, out }.run::<true>();
+                    Product::<256, _> { x, w, out }.run::<true>();
+                }
+                let mut registers = vec![Box::<Reg>::default(); 2 * dim / 128];
+                multiply_registers(x, w, dim, &mut registers);
+                for (t, n) in (0..16).flat_map(|t| (0..dim).map(move |n| (t, n))) {
+                    let word = registers[t / 8 * (dim / 128) + n / 128].0[t % 8 * 128 + n % 128];
+                    assert_eq!(word, a[t * dim + n].to_bits());
                 }
                 for t in (0..16).step_by(5) {
                     for n in 0..dim {

@@ -3,5 +3,6 @@
 
 pub(crate) mod exact;
 pub mod kernel;
+pub(crate) mod share;
 pub mod systolic;
 pub(crate) mod timing;

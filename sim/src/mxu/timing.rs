@@ -60,7 +60,7 @@ impl MxuTiming {
         self.row_free = t + s.interval;
         for g in 0..s.groups {
             let ready = t + latency + (8 * g).div_ceil(s.rate);
-            self.queue.extend(std::iter::repeat_n(ready, halves));
+            (0..halves).for_each(|_| self.queue.push_back(ready));
         }
         Ok(())
     }

@@ -5,18 +5,19 @@ use tpusim_isa::op::{Instr, Op};
 
 use super::format::{small, to_bf16, widen};
 use super::lanes;
-use super::regs::{LANES, RegFile, WORDS};
+use super::regs::{LANES, RegFile, Words};
+use crate::memory::vmem::Vmem;
 use crate::simd::{Work, widest};
 
 macro_rules! float {
-    ($r:ident, $d:expr, $a:expr, $b:expr, $op:tt) => {
-        $r.zip($d, $a, $b, |x, y| (f32::from_bits(x) $op f32::from_bits(y)).to_bits())
+    ($r:ident, $d:expr, $a:expr, $b:expr, $mem:expr, $op:tt) => {
+        $r.zip($d, $a, $b, $mem, |x, y| (f32::from_bits(x) $op f32::from_bits(y)).to_bits())
     };
 }
 
 /// Executes a vector ALU instruction.
-pub(crate) fn execute(i: &Instr, v: &mut RegFile, m: &mut RegFile, scalars: &[u32]) {
-    widest(Alu { i, v, m, scalars });
+pub(crate) fn execute(i: &Instr, v: &mut RegFile, m: &mut RegFile, scalars: &[u32], mem: &Vmem) {
+    widest(Alu { i, v, m, scalars, mem });
 }
 
 struct Alu<'a> {
@@ -24,6 +25,7 @@ struct Alu<'a> {
     v: &'a mut RegFile,
     m: &'a mut RegFile,
     scalars: &'a [u32],
+    mem: &'a Vmem,
 }
 
 impl Work for Alu<'_> {
@@ -31,13 +33,13 @@ impl Work for Alu<'_> {
 
     #[inline(always)]
     fn run<const WIDE: bool>(self) {
-        let Alu { i, v, m, scalars } = self;
-        dispatch(i, v, m, scalars);
+        let Alu { i, v, m, scalars, mem } = self;
+        dispatch(i, v, m, scalars, mem);
     }
 }
 
 #[inline(always)]
-fn dispatch(i: &Instr, v: &mut RegFile, m: &mut RegFile, scalars: &[u32]) {
+fn dispatch(i: &Instr, v: &mut RegFile, m: &mut RegFile, scalars: &[u32], mem: &Vmem) {
     let scalar = |r: i32| scalars[r as usize];
     let [d, a, b, c, _] = i.args;
     match i.op {
@@ -45,46 +47,46 @@ fn dispatch(i: &Instr, v: &mut RegFile, m: &mut RegFile, scalars: &[u32]) {
         Op::VBcast => v.get_mut(d).0.fill(scalar(a)),
         Op::VLaneId => by_index(v, d, |w| (w % LANES) as u32),
         Op::VSubId => by_index(v, d, |w| (w / LANES) as u32),
-        Op::VMov => v.map(d, a, |x| x),
-        Op::VSel => v.select(d, m.get(a), b, c),
-        Op::VAddF => float!(v, d, a, b, +),
-        Op::VSubF => float!(v, d, a, b, -),
-        Op::VMulF => float!(v, d, a, b, *),
-        Op::VMinF => v.zip(d, a, b, lanes::min_f),
-        Op::VMaxF => v.zip(d, a, b, lanes::max_f),
-        Op::VFloor => v.map(d, a, |x| lanes::floor(f32::from_bits(x)).to_bits()),
-        Op::VCeil => v.map(d, a, |x| lanes::ceil(f32::from_bits(x)).to_bits()),
-        Op::VRne => v.map(d, a, |x| lanes::rne(f32::from_bits(x)).to_bits()),
-        Op::VF2I => v.map(d, a, |x| f32::from_bits(x) as i32 as u32),
-        Op::VF2U => v.map(d, a, |x| f32::from_bits(x) as u32),
-        Op::VI2F => v.map(d, a, |x| (x as i32 as f32).to_bits()),
-        Op::VU2F => v.map(d, a, |x| (x as f32).to_bits()),
-        Op::VRound | Op::VUnpack | Op::VPack => formats(i, v),
-        Op::VAddI => v.zip(d, a, b, u32::wrapping_add),
-        Op::VSubI => v.zip(d, a, b, u32::wrapping_sub),
-        Op::VMulI => v.zip(d, a, b, u32::wrapping_mul),
-        Op::VMulHiU => v.zip(d, a, b, |x, y| ((u64::from(x) * u64::from(y)) >> 32) as u32),
-        Op::VMinI => v.zip(d, a, b, |x, y| (x as i32).min(y as i32) as u32),
-        Op::VMaxI => v.zip(d, a, b, |x, y| (x as i32).max(y as i32) as u32),
-        Op::VMinU => v.zip(d, a, b, u32::min),
-        Op::VMaxU => v.zip(d, a, b, u32::max),
-        Op::VAnd => v.zip(d, a, b, |x, y| x & y),
-        Op::VOr => v.zip(d, a, b, |x, y| x | y),
-        Op::VXor => v.zip(d, a, b, |x, y| x ^ y),
-        Op::VShl => v.zip(d, a, b, lanes::shl),
-        Op::VShr => v.zip(d, a, b, lanes::shr),
-        Op::VSra => v.zip(d, a, b, lanes::sra),
-        Op::VPopcnt => v.map(d, a, u32::count_ones),
-        Op::VClz => v.map(d, a, u32::leading_zeros),
-        Op::VSubRot => v.sublanes(d, a, |s| (s as i32 - b.rem_euclid(8)).rem_euclid(8) as usize),
-        Op::VSubBcast => v.sublanes(d, a, |_| b as usize),
-        Op::MAnd => m.zip(d, a, b, |x, y| x & y),
-        Op::MOr => m.zip(d, a, b, |x, y| x | y),
-        Op::MXor => m.zip(d, a, b, |x, y| x ^ y),
-        Op::MNot => m.map(d, a, |x| !x),
+        Op::VMov => v.map(d, a, mem, |x| x),
+        Op::VSel => v.select(d, m.get(a, mem), b, c, mem),
+        Op::VAddF => float!(v, d, a, b, mem, +),
+        Op::VSubF => float!(v, d, a, b, mem, -),
+        Op::VMulF => float!(v, d, a, b, mem, *),
+        Op::VMinF => v.zip(d, a, b, mem, lanes::min_f),
+        Op::VMaxF => v.zip(d, a, b, mem, lanes::max_f),
+        Op::VFloor => v.map(d, a, mem, |x| lanes::floor(f32::from_bits(x)).to_bits()),
+        Op::VCeil => v.map(d, a, mem, |x| lanes::ceil(f32::from_bits(x)).to_bits()),
+        Op::VRne => v.map(d, a, mem, |x| lanes::rne(f32::from_bits(x)).to_bits()),
+        Op::VF2I => v.map(d, a, mem, |x| f32::from_bits(x) as i32 as u32),
+        Op::VF2U => v.map(d, a, mem, |x| f32::from_bits(x) as u32),
+        Op::VI2F => v.map(d, a, mem, |x| (x as i32 as f32).to_bits()),
+        Op::VU2F => v.map(d, a, mem, |x| (x as f32).to_bits()),
+        Op::VRound | Op::VUnpack | Op::VPack => formats(i, v, mem),
+        Op::VAddI => v.zip(d, a, b, mem, u32::wrapping_add),
+        Op::VSubI => v.zip(d, a, b, mem, u32::wrapping_sub),
+        Op::VMulI => v.zip(d, a, b, mem, u32::wrapping_mul),
+        Op::VMulHiU => v.zip(d, a, b, mem, |x, y| ((u64::from(x) * u64::from(y)) >> 32) as u32),
+        Op::VMinI => v.zip(d, a, b, mem, |x, y| (x as i32).min(y as i32) as u32),
+        Op::VMaxI => v.zip(d, a, b, mem, |x, y| (x as i32).max(y as i32) as u32),
+        Op::VMinU => v.zip(d, a, b, mem, u32::min),
+        Op::VMaxU => v.zip(d, a, b, mem, u32::max),
+        Op::VAnd => v.zip(d, a, b, mem, |x, y| x & y),
+        Op::VOr => v.zip(d, a, b, mem, |x, y| x | y),
+        Op::VXor => v.zip(d, a, b, mem, |x, y| x ^ y),
+        Op::VShl => v.zip(d, a, b, mem, lanes::shl),
+        Op::VShr => v.zip(d, a, b, mem, lanes::shr),
+        Op::VSra => v.zip(d, a, b, mem, lanes::sra),
+        Op::VPopcnt => v.map(d, a, mem, u32::count_ones),
+        Op::VClz => v.map(d, a, mem, u32::leading_zeros),
+        Op::VSubRot => v.sublanes(d, a, mem, |s| (s as i32 - b.rem_euclid(8)).rem_euclid(8) as usize),
+        Op::VSubBcast => v.sublanes(d, a, mem, |_| b as usize),
+        Op::MAnd => m.zip(d, a, b, mem, |x, y| x & y),
+        Op::MOr => m.zip(d, a, b, mem, |x, y| x | y),
+        Op::MXor => m.zip(d, a, b, mem, |x, y| x ^ y),
+        Op::MNot => m.map(d, a, mem, |x| !x),
         Op::MLaneLt => below(m, d, scalar(a).wrapping_add(b as u32) as i32, |w| w % LANES),
         Op::MSubLt => below(m, d, scalar(a).wrapping_add(b as u32) as i32, |w| w / LANES),
-        _ => compare(i, v, m),
+        _ => compare(i, v, m, mem),
     }
 }
 
@@ -99,8 +101,8 @@ fn below(m: &mut RegFile, d: i32, limit: i32, f: impl Fn(usize) -> usize) {
 }
 
 #[inline(always)]
-fn compare(i: &Instr, v: &RegFile, m: &mut RegFile) {
-    let (d, a, b) = (i.args[0], v.get(i.args[1]), v.get(i.args[2]));
+fn compare(i: &Instr, v: &RegFile, m: &mut RegFile, mem: &Vmem) {
+    let (d, a, b) = (i.args[0], v.get(i.args[1], mem), v.get(i.args[2], mem));
     let f = f32::from_bits;
     match i.op {
         Op::VEqF => m.compare(d, a, b, |x, y| f(x) == f(y)),
@@ -118,18 +120,18 @@ fn compare(i: &Instr, v: &RegFile, m: &mut RegFile) {
 }
 
 #[inline(always)]
-fn formats(i: &Instr, v: &mut RegFile) {
+fn formats(i: &Instr, v: &mut RegFile, mem: &Vmem) {
     let Some(f) = i.format() else { return };
     let [d, a, b, _, _] = i.args;
     match i.op {
-        Op::VRound if f == Format::Bf16 => v.map(d, a, |x| to_bf16(x) << 16),
+        Op::VRound if f == Format::Bf16 => v.map(d, a, mem, |x| to_bf16(x) << 16),
         Op::VRound => match small(f) {
-            Some(s) => v.map(d, a, |x| s.decode(s.encode(x))),
+            Some(s) => v.map(d, a, mem, |x| s.decode(s.encode(x))),
             // Integers have no precision to round to.
-            None => v.map(d, a, |x| x),
+            None => v.map(d, a, mem, |x| x),
         },
-        Op::VUnpack => unpack(v, d, a, f, i.args[3] as usize),
-        _ => pack(v, d, a, b, f, i.args[4] as usize),
+        Op::VUnpack => v.whole(d, a, a, mem, |x, _, out| unpack(x, out, f, i.args[3] as usize)),
+        _ => v.whole(d, a, b, mem, |x, y, out| pack(x, y, out, f, i.args[4] as usize)),
     }
 }
 
@@ -141,11 +143,10 @@ fn place(packing: usize, part: usize, sublane: usize) -> (usize, u32) {
 }
 
 #[inline(always)]
-fn unpack(v: &mut RegFile, d: i32, a: i32, f: Format, part: usize) {
+fn unpack(source: &Words, out: &mut Words, f: Format, part: usize) {
     let packing = f.packing();
-    let source = v.get(a).clone();
-    let (outs, _) = v.get_mut(d).0.as_chunks_mut::<LANES>();
-    let (rows, _) = source.0.as_chunks::<LANES>();
+    let (outs, _) = out.as_chunks_mut::<LANES>();
+    let (rows, _) = source.as_chunks::<LANES>();
     for (s, out) in outs.iter_mut().enumerate() {
         let (from, shift) = place(packing, part, s);
         let pairs = out.iter_mut().zip(&rows[from]);
@@ -161,15 +162,15 @@ fn unpack(v: &mut RegFile, d: i32, a: i32, f: Format, part: usize) {
 }
 
 #[inline(always)]
-fn pack(v: &mut RegFile, d: i32, a: i32, b: i32, f: Format, part: usize) {
+fn pack(base: &Words, source: &Words, out: &mut Words, f: Format, part: usize) {
     let packing = f.packing();
     let keep: u32 = if packing == 4 { 0xff } else { 0xffff };
-    let source = v.get(b).clone();
-    v.map(d, a, |x| x);
-    let out = &mut v.get_mut(d).0;
-    for s in 0..WORDS / LANES {
+    out.copy_from_slice(base);
+    let (outs, _) = out.as_chunks_mut::<LANES>();
+    let (rows, _) = source.as_chunks::<LANES>();
+    for (s, row) in rows.iter().enumerate() {
         let (to, shift) = place(packing, part, s);
-        let pairs = out[to * LANES..(to + 1) * LANES].iter_mut().zip(&source.0[s * LANES..(s + 1) * LANES]);
+        let pairs = outs[to].iter_mut().zip(row);
         let insert = |o: &mut u32, bits: u32| *o = (*o & !(keep << shift)) | bits << shift;
         match (small(f), f) {
             (Some(small), _) => pairs.for_each(|(o, x)| insert(o, small.encode(*x))),

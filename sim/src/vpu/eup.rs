@@ -3,7 +3,7 @@
 use tpusim_isa::num::eup;
 use tpusim_isa::op::Op;
 
-use super::regs::Reg;
+use super::regs::{Reg, Words};
 use crate::simd::{Work, widest};
 
 /// Result of an EUP push of one element.
@@ -20,13 +20,13 @@ fn element(op: Op, x: f32) -> f32 {
 }
 
 /// Computes a whole register.
-pub(crate) fn execute(op: Op, x: &Reg, out: &mut Reg) {
+pub(crate) fn execute(op: Op, x: &Words, out: &mut Reg) {
     widest(Eup { op, x, out });
 }
 
 struct Eup<'a> {
     op: Op,
-    x: &'a Reg,
+    x: &'a Words,
     out: &'a mut Reg,
 }
 
@@ -35,7 +35,7 @@ impl Work for Eup<'_> {
 
     #[inline(always)]
     fn run<const WIDE: bool>(self) {
-        let pairs = self.out.0.iter_mut().zip(&self.x.0);
+        let pairs = self.out.0.iter_mut().zip(self.x);
         // One loop per function, so that each can be vectorized.
         macro_rules! each {
             ($($op:ident),*) => {

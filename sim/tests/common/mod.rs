@@ -67,9 +67,10 @@ pub fn buffer(offset: u64, bytes: u64, kind: BufferKind) -> Buffer {
     Buffer { offset, bytes, kind, live: (0, 0) }
 }
 
-/// The chip without launch cost, so that cycles can be counted by hand.
+/// The chip without launch and entry cost, so that cycles can be counted by hand.
 pub fn bare(name: &str) -> ChipSpec {
-    ChipSpec::load_with(name, &[("overhead.op_launch_s".to_owned(), "0.0".to_owned())]).unwrap()
+    let zero = |key: &str, value: &str| (format!("overhead.{key}"), value.to_owned());
+    ChipSpec::load_with(name, &[zero("op_launch_s", "0.0"), zero("entry_cycles", "0")]).unwrap()
 }
 
 pub fn words(v: &[f32]) -> Vec<u8> {

@@ -1,0 +1,241 @@
+//! Reductions and matrix products, brought to the forms that kernels have.
+
+use std::sync::Arc;
+
+use tpusim_isa::num::{DType, DTypeKind};
+
+use super::super::{DotSpec, NodeId, NodeOp};
+use super::*;
+use crate::hlo::{Attr, Op, Opcode};
+use crate::lower::math::{Combine, MapOp};
+
+pub(super) fn combine_of(op: Opcode) -> Option<Combine> {
+    Some(match op {
+        Opcode::Add => Combine::Add,
+        Opcode::Multiply => Combine::Mul,
+        Opcode::Maximum => Combine::Max,
+        Opcode::Minimum => Combine::Min,
+        Opcode::And => Combine::And,
+        Opcode::Or => Combine::Or,
+        Opcode::Xor => Combine::Xor,
+        _ => return None,
+    })
+}
+
+pub(super) fn identity_bits(bytes: &[u8], dtype: DType) -> Option<i32> {
+    Some(register_bits(bytes, dtype))
+}
+
+/// Bytes of the element whose register form is `bits`.
+pub(super) fn bits_to_bytes(bits: i32, dtype: DType) -> Arc<[u8]> {
+    use tpusim_isa::num::convert;
+    if dtype.is_float() {
+        return convert::from_f64(dtype, f64::from(f32::from_bits(bits as u32)))[..dtype.bytes()].to_vec().into();
+    }
+    bits.to_le_bytes()[..dtype.bytes()].to_vec().into()
+}
+
+impl Builder<'_> {
+    pub(super) fn reduce(
+        &mut self,
+        op: &Op,
+        args: &[NodeId],
+        t: &Shape,
+        name: &'static str,
+        site: (String, String),
+    ) -> Result<NodeId, LowerError> {
+        let how = match &op.regions[..] {
+            [r] => match &r.block.ops[..] {
+                [body, ret]
+                    if ret.operands == body.results
+                        && body.operands.len() == 2
+                        && body.operands.iter().all(|a| r.block.args.contains(a))
+                        && body.operands[0] != body.operands[1] =>
+                {
+                    combine_of(body.opcode)
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        let Some(how) = how.filter(|_| args.len() == 2) else {
+            let m = "only reductions of one operand by add, multiply, maximum, minimum, and, or, xor are lowered yet";
+            return Err(self.error(op.opcode.name(), op.loc, m));
+        };
+        let how = match (how, t.dtype) {
+            (Combine::Add | Combine::Max, DType::I1) => Combine::Or,
+            (Combine::Mul | Combine::Min, DType::I1) => Combine::And,
+            (h, _) => h,
+        };
+        let mut dims: Vec<usize> = op.attrs.ints("dimensions").unwrap_or(&[]).iter().map(|&d| d as usize).collect();
+        dims.sort_unstable();
+        let init = args[1];
+        if self.node(args[0]).elements() == 0 {
+            return Ok(self.broadcast(init, vec![], t, name, site));
+        }
+        let neutral = self.splat_of(init).is_some_and(|b| identity_bits(&b, t.dtype) == Some(how.identity(t.dtype)));
+        if neutral {
+            return Ok(self.reduce_dims(how, args[0], &dims, t.dtype, name, &site));
+        }
+        let m = match how {
+            Combine::Add => MapOp::Add,
+            Combine::Mul => MapOp::Mul,
+            Combine::Max => MapOp::Max,
+            Combine::Min => MapOp::Min,
+            Combine::And => MapOp::And,
+            Combine::Or => MapOp::Or,
+            Combine::Xor => MapOp::Xor,
+        };
+        // The initial value takes part before narrow floats are rounded.
+        let wide = if t.dtype.is_float() { DType::F32 } else { t.dtype };
+        let widen = |b: &mut Self, a: NodeId| {
+            let dims = b.node(a).dims.clone();
+            b.map(MapOp::Convert, &[a], &Shape { dims, dtype: wide }, name, site.clone())
+        };
+        let (x, init) = (widen(self, args[0]), widen(self, init));
+        let x = self.reduce_dims(how, x, &dims, wide, name, &site);
+        let y = self.map(m, &[x, init], &Shape { dims: t.dims.clone(), dtype: wide }, name, site.clone());
+        Ok(self.map(MapOp::Convert, &[y], t, name, site))
+    }
+
+    /// Reduces the last dimension by itself (along lanes), then all others together (along rows and blocks). Narrow floats are
+    /// summed in f32 throughout.
+    pub(super) fn reduce_dims(
+        &mut self,
+        how: Combine,
+        x: NodeId,
+        dims: &[usize],
+        dtype: DType,
+        name: &'static str,
+        site: &(String, String),
+    ) -> NodeId {
+        let shape = self.node(x).dims.clone();
+        if dims.is_empty() {
+            return x;
+        }
+        // Sizes of one need no work.
+        let ones: Vec<usize> = dims.iter().copied().filter(|&d| shape[d] == 1).collect();
+        if !ones.is_empty() {
+            let out: Vec<u64> = (0..shape.len()).filter(|d| !ones.contains(d)).map(|d| shape[d]).collect();
+            let squeezed = self.reshape(x, &Shape { dims: out, dtype }, name, site.clone());
+            let rest: Vec<usize> = dims
+                .iter()
+                .filter(|d| !ones.contains(d))
+                .map(|&d| d - ones.iter().filter(|&&o| o < d).count())
+                .collect();
+            return if rest.is_empty() { squeezed } else { self.reduce_dims(how, squeezed, &rest, dtype, name, site) };
+        }
+        let last = shape.len() - 1;
+        let out: Vec<u64> = (0..shape.len()).filter(|d| !dims.contains(d)).map(|d| shape[d]).collect();
+        // Only dimensions of one behind the reduced ones: without them the reduction runs along lanes.
+        let tail = dims.last().map_or(shape.len(), |&d| d + 1);
+        if tail < shape.len() && shape[tail..].iter().all(|&d| d == 1) {
+            let x = self.reshape(x, &Shape { dims: shape[..tail].to_vec(), dtype }, name, site.clone());
+            let y = self.reduce_dims(how, x, dims, dtype, name, site);
+            return self.reshape(y, &Shape { dims: out, dtype }, name, site.clone());
+        }
+        if dims.len() == 1 || !dims.contains(&last) {
+            return self.push(
+                NodeOp::Reduce(how, dims.to_vec()),
+                vec![x],
+                &Shape { dims: out, dtype },
+                name,
+                site.clone(),
+            );
+        }
+        let wide = dtype.is_float() && dtype.bits() < 32;
+        let t = if wide { DType::F32 } else { dtype };
+        let x = self.map(MapOp::Convert, &[x], &Shape { dims: shape.clone(), dtype: t }, name, site.clone());
+        let inner = self.reduce_dims(how, x, &[last], t, name, site);
+        let rest: Vec<usize> = dims.iter().copied().filter(|&d| d != last).collect();
+        let outer = self.reduce_dims(how, inner, &rest, t, name, site);
+        let out = self.node(outer).dims.clone();
+        self.map(MapOp::Convert, &[outer], &Shape { dims: out, dtype }, name, site.clone())
+    }
+
+    /// Brings a product to exactly one contracted dimension: several are moved to the end and joined, none becomes one of size 1.
+    pub(super) fn one_contracted(
+        &mut self,
+        mut spec: DotSpec,
+        args: &[NodeId],
+        name: &'static str,
+        site: &(String, String),
+    ) -> (DotSpec, Vec<NodeId>) {
+        if spec.contract[0].len() == 1 {
+            return (spec, args.to_vec());
+        }
+        let mut out = Vec::new();
+        for (side, &arg) in args.iter().enumerate().take(2) {
+            let n = self.node(arg);
+            let (dims, dtype) = (n.dims.clone(), n.dtype);
+            let free = spec.free(side, dims.len());
+            let perm: Vec<usize> = [&spec.batch[side][..], &free[..], &spec.contract[side][..]].concat();
+            let moved: Vec<u64> = perm.iter().map(|&d| dims[d]).collect();
+            let x = self.transpose(arg, perm, &Shape { dims: moved.clone(), dtype }, name, site.clone());
+            let keep = dims.len() - spec.contract[side].len();
+            let mut joined = moved[..keep].to_vec();
+            joined.push(moved[keep..].iter().product());
+            out.push(self.reshape(x, &Shape { dims: joined, dtype }, name, site.clone()));
+            spec.batch[side] = (0..spec.batch[side].len()).collect();
+            spec.contract[side] = vec![keep];
+        }
+        (spec, out)
+    }
+
+    pub(super) fn dot(
+        &mut self,
+        op: &Op,
+        args: &[NodeId],
+        t: &Shape,
+        name: &'static str,
+        site: (String, String),
+    ) -> Result<NodeId, LowerError> {
+        let usizes = |v: &[i64]| v.iter().map(|&d| d as usize).collect::<Vec<_>>();
+        let spec = match op.attrs.get("dot_dimension_numbers") {
+            Some(Attr::Dot(d)) => DotSpec {
+                batch: [usizes(&d.lhs_batch), usizes(&d.rhs_batch)],
+                contract: [usizes(&d.lhs_contract), usizes(&d.rhs_contract)],
+                passes: 1,
+            },
+            _ => DotSpec {
+                batch: [vec![], vec![]],
+                contract: [vec![self.node(args[0]).dims.len() - 1], vec![0]],
+                passes: 1,
+            },
+        };
+        let kinds = args.iter().map(|&a| self.node(a).dtype.kind()).collect::<Vec<_>>();
+        let (float, int) = (kinds.iter().all(|k| *k == DTypeKind::Float), t.dtype.is_int());
+        let narrow = args.iter().all(|&a| self.node(a).dtype.bits() == 8);
+        if !(float && t.dtype.is_float() || int && narrow && t.dtype.bits() == 32) {
+            let m = "products of these types are not lowered yet; floats, and 8-bit integers to 32 bits, are";
+            return Err(self.error(op.opcode.name(), op.loc, m));
+        }
+        let (spec, args) = self.one_contracted(spec, args, name, &site);
+        let args = &args[..];
+        let size =
+            |side: usize| -> u64 { spec.contract[side].iter().map(|&d| self.node(args[side]).dims[d]).product() };
+        if t.dims.iter().product::<u64>() > 0 && size(0) == 0 {
+            return Ok(self.constant(bits_to_bytes(0, t.dtype), t, name, site));
+        }
+        let padded;
+        let args = if self.pad_contraction && size(0) > K_MULTIPLE && !size(0).is_multiple_of(K_MULTIPLE) {
+            padded = [0, 1].map(|side| self.pad_end(args[side], spec.contract[side][0], name, &site));
+            &padded[..]
+        } else {
+            args
+        };
+        // The array adds in f32 (or i32); a narrower result is rounded once.
+        let wide = if t.dtype.is_float() { DType::F32 } else { DType::I32 };
+        let product = self.push(
+            NodeOp::Dot(spec),
+            args.to_vec(),
+            &Shape { dims: t.dims.clone(), dtype: wide },
+            name,
+            site.clone(),
+        );
+        if t.dtype == wide || t.dtype.is_int() {
+            return Ok(product);
+        }
+        Ok(self.map(MapOp::Convert, &[product], t, name, site))
+    }
+}

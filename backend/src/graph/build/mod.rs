@@ -1,0 +1,285 @@
+//! From a verified module to the flat graph.
+
+mod contract;
+mod make;
+mod ops;
+
+use rustc_hash::FxHashMap;
+use tpusim_isa::num::{DType, DTypeKind};
+
+use super::{Graph, Node, NodeId, NodeOp};
+use crate::hlo::{Block, Func, LocId, Module, Op, Opcode, ValueId, Verified};
+use crate::lower::math::{MapOp, holds};
+
+use contract::bits_to_bytes;
+
+/// Something the code generator has no code for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{op} at {place}: {message}")]
+pub struct LowerError {
+    /// Operation, e.g. `stablehlo.sort`.
+    pub op: String,
+    /// Source position, or `unknown location`.
+    pub place: String,
+    /// What is not supported and what is.
+    pub message: String,
+}
+
+/// Sets of dimensions are 32-bit masks, and kernels add a dimension or two.
+const MAX_RANK: usize = 24;
+
+/// Calls may nest this deep.
+const MAX_CALLS: usize = 200;
+
+/// What padded contracted dimensions are a multiple of: whole passes of every MXU.
+pub const K_MULTIPLE: u64 = 1024;
+
+/// Inlines everything into one graph of the entry function `main`.
+///
+/// # Errors
+/// The first operation or type without code.
+pub fn from_module(module: &Verified<Module>) -> Result<Graph, LowerError> {
+    from_module_with(module, false)
+}
+
+/// As [`from_module`]; `pad_contraction` pads long contracted dimensions of products with zeros to a multiple of [`K_MULTIPLE`], so that
+/// blocks divide them.
+///
+/// # Errors
+/// As [`from_module`].
+pub fn from_module_with(module: &Verified<Module>, pad_contraction: bool) -> Result<Graph, LowerError> {
+    let module: &Module = module;
+    let main = module.func("main").or_else(|| module.funcs.iter().find(|f| f.public)).ok_or_else(|| LowerError {
+        op: "module".into(),
+        place: module.name.clone(),
+        message: "there is no function `main`".into(),
+    })?;
+    let graph = Graph { name: module.name.clone(), ..Graph::default() };
+    let mut b = Builder { module, graph, seen: FxHashMap::default(), pad_contraction };
+    let mut env = Env::default();
+    for (i, p) in main.params.iter().enumerate() {
+        let t = b.tensor(main, p.value, "parameter", p.loc)?;
+        let name = module.locs.name(p.loc).unwrap_or("").to_owned();
+        let id = b.push(NodeOp::Param(i as u32), vec![], &t, "parameter", (name, String::new()));
+        b.graph.params.push(id);
+        env.insert(p.value, id);
+    }
+    b.graph.outputs = b.block(main, &main.body, &mut env, 0, None)?;
+    b.separate_outputs();
+    b.prune();
+    Ok(b.graph)
+}
+
+type Env = FxHashMap<ValueId, NodeId>;
+
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    op: String,
+    args: Vec<NodeId>,
+    dims: Vec<u64>,
+    dtype: DType,
+}
+
+struct Builder<'m> {
+    module: &'m Module,
+    graph: Graph,
+    /// Nodes by what they compute, to share equal ones.
+    seen: FxHashMap<Key, NodeId>,
+    pad_contraction: bool,
+}
+
+/// Shape of a node to be.
+struct Shape {
+    dims: Vec<u64>,
+    dtype: DType,
+}
+
+impl Builder<'_> {
+    fn error(&self, op: &str, loc: LocId, message: impl Into<String>) -> LowerError {
+        let place = match self.module.locs.file_line(loc) {
+            Some((f, l)) => format!("{f}:{l}"),
+            None => self.module.locs.name(loc).unwrap_or("unknown location").to_owned(),
+        };
+        LowerError { op: op.to_owned(), place, message: message.into() }
+    }
+
+    /// An op without a position of its own, as in JAX's helper functions, is placed where it is called.
+    fn placed(&self, e: LowerError, op: &Op, outer: Option<&(String, String)>) -> LowerError {
+        let called = matches!(op.opcode, Opcode::Call | Opcode::Composite);
+        match outer {
+            Some((_, at)) if !called && !at.is_empty() && self.module.locs.file_line(op.loc).is_none() => {
+                LowerError { place: at.clone(), ..e }
+            }
+            _ => e,
+        }
+    }
+
+    fn tensor(&self, f: &Func, v: ValueId, op: &str, loc: LocId) -> Result<Shape, LowerError> {
+        let Some(t) = f.ty(v).tensor() else {
+            return Err(self.error(op, loc, format!("values of type {} are not lowered", f.ty(v))));
+        };
+        if t.quant.is_some() || !holds(t.dtype) {
+            return Err(self.error(op, loc, format!("element type of {t} is not lowered to vector code yet")));
+        }
+        let dims = t.dims.iter().map(|&d| u64::try_from(d)).collect::<Result<Vec<_>, _>>();
+        let dims = dims.map_err(|_| self.error(op, loc, format!("{t} has a dynamic dimension")))?;
+        if dims.len() > MAX_RANK {
+            return Err(self.error(op, loc, format!("{t} has more than {MAX_RANK} dimensions")));
+        }
+        // Offsets inside a tensor are 64-bit byte counts, block indices 32-bit.
+        if t.bytes().is_none_or(|b| b > 1 << 46) || dims.iter().any(|&d| d > i32::MAX as u64) {
+            return Err(self.error(op, loc, format!("{t} is too large for any chip")));
+        }
+        Ok(Shape { dims, dtype: t.dtype })
+    }
+
+    /// Every result gets a node of its own: parameters, constants and results given twice are copied.
+    fn separate_outputs(&mut self) {
+        let mut taken = std::collections::BTreeSet::new();
+        for i in 0..self.graph.outputs.len() {
+            let id = self.graph.outputs[i];
+            let n = self.graph.node(id).clone();
+            if taken.insert(id) && !matches!(n.op, NodeOp::Param(_) | NodeOp::Const(_)) {
+                continue;
+            }
+            let copy = NodeId(self.graph.nodes.len() as u32);
+            let op = NodeOp::Map(MapOp::Copy);
+            self.graph.nodes.push(Node { op, args: vec![id], name: "copy", ..n });
+            self.graph.outputs[i] = copy;
+        }
+    }
+
+    /// Drops what no output needs.
+    fn prune(&mut self) {
+        let mut need = vec![false; self.graph.nodes.len()];
+        let mut work: Vec<NodeId> = self.graph.outputs.clone();
+        work.extend(&self.graph.params);
+        while let Some(n) = work.pop() {
+            if !std::mem::replace(&mut need[n.ix()], true) {
+                work.extend(&self.graph.nodes[n.ix()].args);
+            }
+        }
+        let mut renumber = vec![NodeId(0); need.len()];
+        let mut nodes = Vec::new();
+        for (ix, node) in std::mem::take(&mut self.graph.nodes).into_iter().enumerate() {
+            if need[ix] {
+                renumber[ix] = NodeId(nodes.len() as u32);
+                nodes.push(node);
+            }
+        }
+        for n in &mut nodes {
+            for a in &mut n.args {
+                *a = renumber[a.ix()];
+            }
+        }
+        self.graph.nodes = nodes;
+        for n in self.graph.outputs.iter_mut().chain(&mut self.graph.params) {
+            *n = renumber[n.ix()];
+        }
+    }
+
+    fn block(
+        &mut self,
+        f: &Func,
+        block: &Block,
+        env: &mut Env,
+        depth: usize,
+        site: Option<&(String, String)>,
+    ) -> Result<Vec<NodeId>, LowerError> {
+        for op in &block.ops {
+            let args: Vec<NodeId> = op.operands.iter().filter_map(|v| env.get(v).copied()).collect();
+            if args.len() != op.operands.len() {
+                return Err(self.error(op.opcode.name(), op.loc, "an operand has no value"));
+            }
+            if op.opcode == Opcode::Return {
+                return Ok(args);
+            }
+            let results = self.op(f, op, args, depth, site).map_err(|e| self.placed(e, op, site))?;
+            for (r, id) in op.results.iter().zip(results) {
+                env.insert(*r, id);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn site(&self, op: &Op, outer: Option<&(String, String)>) -> (String, String) {
+        let name = self.module.locs.name(op.loc).unwrap_or("").to_owned();
+        let at = self.module.locs.file_line(op.loc).map(|(f, l)| format!("{f}:{l}")).unwrap_or_default();
+        match outer {
+            // JAX's helper functions carry short names without positions; the call's say more.
+            Some((n, l)) if at.is_empty() => {
+                (if name.is_empty() { n.clone() } else { format!("{n}/{name}") }, l.clone())
+            }
+            _ => (name, at),
+        }
+    }
+
+    fn call(
+        &mut self,
+        op: &Op,
+        name: &str,
+        args: Vec<NodeId>,
+        depth: usize,
+        site: (String, String),
+    ) -> Result<Vec<NodeId>, LowerError> {
+        if depth >= MAX_CALLS {
+            return Err(self.error(op.opcode.name(), op.loc, "calls nest too deep"));
+        }
+        let module = self.module;
+        let Some(callee) = module.func(name) else {
+            return Err(self.error(op.opcode.name(), op.loc, format!("no function @{name}")));
+        };
+        let mut env: Env = callee.params.iter().map(|p| p.value).zip(args).collect();
+        self.block(callee, &callee.body, &mut env, depth + 1, Some(&site))
+    }
+
+    fn op(
+        &mut self,
+        f: &Func,
+        op: &Op,
+        args: Vec<NodeId>,
+        depth: usize,
+        outer: Option<&(String, String)>,
+    ) -> Result<Vec<NodeId>, LowerError> {
+        let site = self.site(op, outer);
+        match op.opcode {
+            Opcode::Call => {
+                let callee = op.attrs.text("callee").unwrap_or("").to_owned();
+                return self.call(op, &callee, args, depth, site);
+            }
+            Opcode::Composite => {
+                let callee = op.attrs.text("decomposition").unwrap_or("").to_owned();
+                return self.call(op, &callee, args, depth, site);
+            }
+            Opcode::OptimizationBarrier => return Ok(args),
+            _ => {}
+        }
+        let [result] = op.results[..] else {
+            return Err(self.error(op.opcode.name(), op.loc, "operations with several results are not lowered yet"));
+        };
+        let t = self.tensor(f, result, op.opcode.name(), op.loc)?;
+        let id = self.single(op, &args, &t, site)?;
+        Ok(vec![id])
+    }
+
+    fn node(&self, id: NodeId) -> &Node {
+        self.graph.node(id)
+    }
+}
+
+/// Bits of a constant element as registers hold it: narrow floats as f32, narrow integers extended, `i1` as 0 or 1.
+pub fn register_bits(bytes: &[u8], dtype: DType) -> i32 {
+    use tpusim_isa::num::convert;
+    match dtype.kind() {
+        DTypeKind::Bool => i32::from(bytes.first().is_some_and(|b| *b != 0)),
+        DTypeKind::Float => (convert::to_f64(dtype, bytes) as f32).to_bits() as i32,
+        _ => {
+            let mut raw = [0u8; 8];
+            let n = bytes.len().min(8);
+            raw[..n].copy_from_slice(&bytes[..n]);
+            let v = u64::from_le_bytes(raw);
+            let shift = 64 - 8 * n as u32;
+            if dtype.is_signed() { ((v << shift) as i64 >> shift) as i32 } else { v as i32 }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Planned kernels: the tile level of the compiler, with a text form.
+
+use std::fmt;
+
+use tpusim_isa::chip::ChipSpec;
+
+use super::choose::{dot_tilings, vector_tilings};
+use super::dims::vector_kernel;
+use super::fuse::Fusion;
+use super::product::dot_kernel;
+use crate::graph::Graph;
+use crate::lower::dot::{DotKernel, DotTiling, Operand};
+use crate::lower::emit::{EmitError, Emitter};
+use crate::lower::expr::{Access, Kind, Node};
+use crate::lower::vector::{Store, Tiling, VectorKernel};
+
+/// A fusion with its dimensions and block sizes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kernel {
+    /// Work of the vector unit.
+    Vector(VectorKernel, Tiling),
+    /// A matrix product with its epilogue.
+    Dot(DotKernel, DotTiling),
+}
+
+impl Kernel {
+    /// The kernels `f` may become on `chip`, the one estimated fastest first.
+    pub fn candidates(g: &Graph, chip: &ChipSpec, f: &Fusion) -> Vec<Kernel> {
+        match &f.product {
+            Some(p) => {
+                let k = dot_kernel(g, chip, f, p);
+                dot_tilings(&k, chip).into_iter().map(|t| Kernel::Dot(k.clone(), t)).collect()
+            }
+            None => {
+                let k = vector_kernel(f);
+                vector_tilings(&k, chip).into_iter().map(|t| Kernel::Vector(k.clone(), t)).collect()
+            }
+        }
+    }
+
+    /// Generates its code. `base_of` gives the HBM address of a buffer.
+    ///
+    /// # Errors
+    /// [`EmitError`] if the tiling does not fit the machine.
+    pub fn emit(&self, e: &mut Emitter<'_>, base_of: &dyn Fn(usize) -> i64) -> Result<(), EmitError> {
+        match self {
+            Kernel::Vector(k, t) => k.emit(e, *t, base_of),
+            Kernel::Dot(k, t) => k.emit(e, *t, base_of),
+        }
+    }
+
+    /// Cores that share it.
+    pub fn cores(&self) -> u32 {
+        match self {
+            Kernel::Vector(_, t) => t.cores,
+            Kernel::Dot(_, t) => t.cores,
+        }
+    }
+}
+
+fn dims(d: &[u64]) -> String {
+    d.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
+}
+
+fn access(a: &Access) -> String {
+    let strides: Vec<String> = a.strides.iter().map(i64::to_string).collect();
+    let offset = if a.offset == 0 { String::new() } else { format!(" + {}", a.offset) };
+    format!("buffer {}{offset} strides [{}]", a.buffer, strides.join(", "))
+}
+
+fn values(f: &mut fmt::Formatter<'_>, nodes: &[Node], stores: &[Store]) -> fmt::Result {
+    for (ix, n) in nodes.iter().enumerate() {
+        let args: Vec<String> = n.args.iter().map(|a| format!("%{a}")).collect();
+        let what = match &n.kind {
+            Kind::Load(a) => format!("load {}", access(a)),
+            Kind::Product => "product".to_owned(),
+            Kind::Splat(bits) if n.dtype.is_float() => format!("splat {}", f32::from_bits(*bits as u32)),
+            Kind::Splat(bits) => format!("splat {bits}"),
+            Kind::Iota(d) => format!("iota {d}"),
+            Kind::Map(op, _) => format!("{op:?} {}", args.join(", ")).to_lowercase(),
+            Kind::RowReduce(how) => format!("row_{how:?} {}", args.join(", ")).to_lowercase(),
+            Kind::ColReduce(how, mask) => format!("col_{how:?} {} over {mask:#b}", args.join(", ")).to_lowercase(),
+        };
+        writeln!(f, "  %{ix} = {what} : {}", n.dtype)?;
+    }
+    for s in stores {
+        writeln!(f, "  store %{} to {}", s.node, access(&s.access))?;
+    }
+    Ok(())
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kernel::Vector(k, t) => {
+                writeln!(f, "vector {}", dims(&k.dims))?;
+                writeln!(
+                    f,
+                    "  block planes {} rows {} cols {}, unroll rows {} lanes {}, cores {}",
+                    t.planes, t.rows, t.cols, t.row_unroll, t.lane_unroll, t.cores
+                )?;
+                values(f, &k.nodes, &k.stores)
+            }
+            Kernel::Dot(k, t) => {
+                writeln!(f, "dot {} k {} in {}", dims(&k.dims), k.k, k.format.name())?;
+                let order = if t.cols_outer { "cols, rows" } else { "rows, cols" };
+                writeln!(
+                    f,
+                    "  block rows {} cols {} k {}, order {order}, chunk {}, MXUs rows {} cols {} k {}, cores {}",
+                    t.rows, t.cols, t.k, t.chunk, t.row_split, t.col_split, t.k_split, t.cores
+                )?;
+                let mut operand = |name: &str, o: &Operand| writeln!(f, "  {name} {} : {}", access(&o.access), o.dtype);
+                operand("stream", &k.stream)?;
+                operand("weights", &k.weights)?;
+                values(f, &k.nodes, &k.stores)
+            }
+        }
+    }
+}
