@@ -3,7 +3,8 @@
 //! Oracle: the reference evaluator. Integers, booleans, moved data, exact float operations and sums of small whole numbers agree
 //! to the bit; for the rest an error bound is carried from op to op, from the magnitudes that the evaluator finds.
 //!
-//! `TPUSIM_RANDOM_CASES` sets the number of programs, `TPUSIM_RANDOM_SEED` (hexadecimal) chooses others.
+//! `TPUSIM_RANDOM_CASES` sets the number of programs, `TPUSIM_RANDOM_SEED` (hexadecimal) chooses others,
+//! `TPUSIM_RANDOM_OPS` makes them longer than 12 ops.
 
 mod common;
 mod generate;
@@ -47,11 +48,12 @@ fn agree(g: &Generated) -> Result<(), String> {
 fn random_programs_agree_with_the_evaluator() {
     let number = |name: &str, radix| std::env::var(name).ok().and_then(|v| u64::from_str_radix(&v, radix).ok());
     let cases = number("TPUSIM_RANDOM_CASES", 10).unwrap_or(150) as u32;
+    let most = number("TPUSIM_RANDOM_OPS", 10).unwrap_or(12) as usize;
     let seed = number("TPUSIM_RANDOM_SEED", 16).unwrap_or(1).to_le_bytes().repeat(4);
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 400, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
     // Genes keep their values, so that a failing program shrinks by losing ops.
-    let genes = (any::<u64>().no_shrink(), prop::collection::vec(any::<u64>().no_shrink(), 2..=12));
+    let genes = (any::<u64>().no_shrink(), prop::collection::vec(any::<u64>().no_shrink(), 2..=most.max(2)));
     let result = runner.run(&genes, |(head, genes)| {
         let g = generate::program(head, &genes);
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| agree(&g)));

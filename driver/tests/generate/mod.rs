@@ -385,7 +385,7 @@ impl Gen<'_> {
         if to == v.ty.dtype || v.float() && !v.exact && !to.is_float() {
             return;
         }
-        if v.exact && !v.args.is_empty() == v.int() && to.bits() == v.ty.dtype.bits() && self.rng.percent(30) {
+        if v.exact && v.args.is_empty() != v.int() && to.bits() == v.ty.dtype.bits() && self.rng.percent(30) {
             // From integers, or of parameters: never of a NaN, whose bits are anyone's choice.
             let ty = TensorType::new(v.ty.dims.clone(), to);
             let id = self.f.op(Opcode::BitcastConvert, &[v.id], &[], &[ty])[0];
