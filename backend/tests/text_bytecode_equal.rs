@@ -1,5 +1,7 @@
 //! Text and bytecode of the same program give the same module.
 
+#![allow(clippy::print_stdout)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
