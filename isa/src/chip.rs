@@ -280,7 +280,9 @@ impl ChipSpec {
             let known = CHIP_FILES.iter().map(|(n, _)| *n).collect::<Vec<_>>().join(", ");
             return Err(ChipError::Unknown { name: name.to_owned(), known });
         };
-        Self::parse(wanted, text, overrides)
+        let chip = Self::parse(wanted, text, overrides)?;
+        crate::limits::check(&chip, overrides)?;
+        Ok(chip)
     }
 
     /// Parses a chip file.

@@ -15,6 +15,7 @@ pub mod asm;
 pub mod binary;
 pub mod check;
 pub mod chip;
+mod limits;
 pub mod num;
 pub mod op;
 pub mod program;

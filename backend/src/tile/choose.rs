@@ -330,7 +330,10 @@ fn estimate(k: &DotKernel, chip: &ChipSpec, t: &DotTiling) -> Estimate {
     if k.weights_route().convert {
         block += registers(t.cols, t.k) * 1.5;
     }
-    let blocks = (batches * mb * cb * kb) as f64 / f64::from(t.cores);
+    // The outermost level is shared out in whole blocks.
+    let outer = outer_trip(k, t);
+    let share = outer.div_ceil(u64::from(t.cores)) as f64 / outer as f64;
+    let blocks = (batches * mb * cb * kb) as f64 * share;
     // HBM traffic: operands are read again unless their block stays.
     let stays = kb == 1;
     let stream_reads = if stays && !t.cols_outer { 1 } else { cb };
