@@ -17,6 +17,9 @@ impl Builder<'_> {
         if let Some(m) = self.map_of(op) {
             return Ok(self.map(m, args, t, name, site));
         }
+        if let Some(out) = self.special(op, args, t, name, &site) {
+            return out;
+        }
         let ints = |n: &str| -> Vec<i64> { op.attrs.ints(n).map(<[i64]>::to_vec).unwrap_or_default() };
         let dims_of = |n: &str| -> Vec<usize> { ints(n).iter().map(|&d| d as usize).collect() };
         let out = match op.opcode {
