@@ -2,9 +2,11 @@
 
 mod argmax;
 mod contract;
+mod convolution;
 mod make;
 mod ops;
 mod special;
+mod window;
 
 use rustc_hash::FxHashMap;
 use tpusim_isa::num::{DType, DTypeKind};
