@@ -218,25 +218,29 @@ impl Builder<'_> {
         if t.dims.iter().product::<u64>() > 0 && size(0) == 0 {
             return Ok(self.constant(bits_to_bytes(0, t.dtype), t, name, site));
         }
-        let padded;
-        let args = if self.pad_contraction && size(0) > K_MULTIPLE && !size(0).is_multiple_of(K_MULTIPLE) {
-            padded = [0, 1].map(|side| self.pad_end(args[side], spec.contract[side][0], name, &site));
-            &padded[..]
-        } else {
-            args
-        };
         // The array adds in f32 (or i32); a narrower result is rounded once.
         let wide = if t.dtype.is_float() { DType::F32 } else { DType::I32 };
-        let product = self.push(
-            NodeOp::Dot(spec),
-            args.to_vec(),
-            &Shape { dims: t.dims.clone(), dtype: wide },
-            name,
-            site.clone(),
-        );
+        let product = self.product(spec, args, &Shape { dims: t.dims.clone(), dtype: wide }, name, &site);
         if t.dtype == wide || t.dtype.is_int() {
             return Ok(product);
         }
         Ok(self.map(MapOp::Convert, &[product], t, name, site))
+    }
+
+    /// A product with one contracted dimension that is not empty, padded if that lets blocks divide it.
+    pub(super) fn product(
+        &mut self,
+        spec: DotSpec,
+        args: &[NodeId],
+        t: &Shape,
+        name: &'static str,
+        site: &(String, String),
+    ) -> NodeId {
+        let k = self.node(args[0]).dims[spec.contract[0][0]];
+        let mut args = args.to_vec();
+        if self.pad_contraction && k > K_MULTIPLE && !k.is_multiple_of(K_MULTIPLE) {
+            args = [0, 1].map(|side| self.pad_end(args[side], spec.contract[side][0], name, site)).to_vec();
+        }
+        self.push(NodeOp::Dot(spec), args, t, name, site.clone())
     }
 }

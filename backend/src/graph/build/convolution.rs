@@ -12,6 +12,12 @@ use crate::hlo::{Attr, ConvDims, Op};
 /// Most positions of a window.
 const MAX_POSITIONS: u64 = 512;
 
+/// Most positions whose slices are put side by side.
+const MAX_PATCH_POSITIONS: u64 = 64;
+
+/// Most elements that slices put side by side have.
+const MAX_PATCHES: u64 = 1 << 29;
+
 /// A convolution in standard order: input (batch, spatial, feature), kernel (spatial, input feature, output feature).
 struct Conv<'a> {
     op: &'a Op,
@@ -108,6 +114,8 @@ impl Builder<'_> {
         let (xs, ws) = (self.node(x).dims.clone(), self.node(w).dims.clone());
         let single = ws[n] == 1;
         let [x, w] = if single { [x, w].map(|a| self.factor(c, a)) } else { [x, w] };
+        let patches = !single && c.groups == 1 && self.fits_patches(&ws[..=n], out);
+        let [x, w] = if patches { self.rounded(c, [x, w]) } else { [x, w] };
         let dtype = self.node(x).dtype;
         let zero = self.constant(bits_to_bytes(0, dtype), &Shape { dims: vec![], dtype }, name, site.clone());
         let ends = [Window::unit(xs[0]), Window::unit(xs[n + 1])];
@@ -116,6 +124,7 @@ impl Builder<'_> {
         let share = out[n + 1] / c.groups;
         let grouped = c.groups > 1;
         let mut sum: Option<NodeId> = None;
+        let mut parts = Vec::new();
         let mut at = vec![0u64; n];
         loop {
             let (mut part, mut weights) = (x, w);
@@ -124,20 +133,27 @@ impl Builder<'_> {
                 let k = if c.reversed[i] { v.size - 1 - at[i] } else { at[i] };
                 weights = self.cut(weights, i, [k, 1, 1], name, site);
             }
-            let product = if single {
-                self.conv_scaled(c, part, weights, share)
+            if patches {
+                parts.push(part);
             } else {
-                self.conv_product(c, part, weights, share)
-            };
-            let t = Shape { dims: self.node(product).dims.clone(), dtype: c.wide };
-            sum = Some(match sum {
-                None => product,
-                Some(s) => self.map(MapOp::Add, &[s, product], &t, name, site.clone()),
-            });
+                let product = if single {
+                    self.conv_scaled(c, part, weights, share)
+                } else {
+                    self.conv_product(c, part, weights, share)
+                };
+                let t = Shape { dims: self.node(product).dims.clone(), dtype: c.wide };
+                sum = Some(match sum {
+                    None => product,
+                    Some(s) => self.map(MapOp::Add, &[s, product], &t, name, site.clone()),
+                });
+            }
             let next = (0..n).rev().find(|&i| at[i] + 1 < c.windows[i].size);
             let Some(i) = next else { break };
             at[i] += 1;
             at[i + 1..].fill(0);
+        }
+        if patches {
+            sum = Some(self.conv_patches(c, parts, w, out));
         }
         let mut y = sum.unwrap_or(x);
         if grouped && !single {
@@ -149,6 +165,44 @@ impl Builder<'_> {
         Ok(self.reshaped(y, out.to_vec(), name, site))
     }
 
+    /// Whether all that the windows see fits in memory at once.
+    fn fits_patches(&self, window: &[u64], out: &[u64]) -> bool {
+        let rows: u64 = out[..out.len() - 1].iter().product();
+        let depth: u64 = window.iter().product();
+        let positions: u64 = window[..window.len() - 1].iter().product();
+        (2..=MAX_PATCH_POSITIONS).contains(&positions) && rows.checked_mul(depth).is_some_and(|n| n <= MAX_PATCHES)
+    }
+
+    /// Operands as the matrix unit would round them: what is smaller moves faster.
+    fn rounded(&mut self, c: &Conv<'_>, args: [NodeId; 2]) -> [NodeId; 2] {
+        if args.iter().any(|&a| self.node(a).dtype != DType::F32) {
+            return args;
+        }
+        args.map(|a| {
+            let t = Shape { dims: self.node(a).dims.clone(), dtype: DType::BF16 };
+            self.map(MapOp::Convert, &[a], &t, c.name, c.site.clone())
+        })
+    }
+
+    /// One product of the slices for all positions, side by side, with the whole kernel.
+    fn conv_patches(&mut self, c: &Conv<'_>, parts: Vec<NodeId>, w: NodeId, out: &[u64]) -> NodeId {
+        let (name, site, n) = (c.name, c.site, c.windows.len());
+        let ws = self.node(w).dims.clone();
+        let depth: u64 = ws[..=n].iter().product();
+        let mut dims = out.to_vec();
+        dims[n + 1] = depth;
+        let patches = Shape { dims, dtype: self.node(parts[0]).dtype };
+        let x = self.push(NodeOp::Concat(n + 1), parts, &patches, name, site.clone());
+        let backwards = |i: usize| c.reversed.get(i).copied().unwrap_or(false);
+        let start = (0..n + 2).map(|i| if backwards(i) { ws[i] - 1 } else { 0 }).collect();
+        let step = (0..n + 2).map(|i| if backwards(i) { -1 } else { 1 }).collect();
+        let t = Shape { dims: ws.clone(), dtype: self.node(w).dtype };
+        let w = self.slice(w, start, step, &t, name, site.clone());
+        let w = self.reshaped(w, vec![depth, ws[n + 1]], name, site);
+        let spec = DotSpec { batch: [vec![], vec![]], contract: [vec![n + 1], vec![0]], passes: 1 };
+        self.product(spec, &[x, w], &Shape { dims: out.to_vec(), dtype: c.wide }, name, site)
+    }
+
     /// Products of one slice of the input with one of the kernel: ([groups], batch, spatial, output features).
     fn conv_product(&mut self, c: &Conv<'_>, x: NodeId, w: NodeId, share: u64) -> NodeId {
         let (name, site, n) = (c.name, c.site, c.windows.len());
@@ -158,7 +212,7 @@ impl Builder<'_> {
             let w = self.reshaped(w, ws[n..].to_vec(), name, site);
             let spec = DotSpec { batch: [vec![], vec![]], contract: [vec![n + 1], vec![0]], passes: 1 };
             xs[n + 1] = ws[n + 1];
-            return self.push(NodeOp::Dot(spec), vec![x, w], &Shape { dims: xs, dtype: c.wide }, name, site.clone());
+            return self.product(spec, &[x, w], &Shape { dims: xs, dtype: c.wide }, name, site);
         }
         let (mut split, group, contract) = (xs.clone(), if c.by_batch { 0 } else { n + 1 }, n + 2);
         if c.by_batch {
@@ -172,7 +226,7 @@ impl Builder<'_> {
         let mut dims = vec![c.groups];
         dims.extend((0..split.len()).filter(|&d| d != group && d != contract).map(|d| split[d]));
         dims.push(share);
-        self.push(NodeOp::Dot(spec), vec![x, w], &Shape { dims, dtype: c.wide }, name, site.clone())
+        self.product(spec, &[x, w], &Shape { dims, dtype: c.wide }, name, site)
     }
 
     /// With one input feature per group: (batch, spatial, groups, output features).
