@@ -12,8 +12,11 @@ use crate::hlo::{Attr, ConvDims, Op};
 /// Most positions of a window.
 const MAX_POSITIONS: u64 = 512;
 
-/// Most positions whose slices are put side by side.
-const MAX_PATCH_POSITIONS: u64 = 64;
+/// Most slices that are put side by side at once.
+const MAX_PARTS: u64 = 64;
+
+/// Features that fill the lanes of a register.
+const LANES: u64 = 128;
 
 /// Most elements that slices put side by side have.
 const MAX_PATCHES: u64 = 1 << 29;
@@ -31,6 +34,22 @@ struct Conv<'a> {
     by_batch: bool,
     /// Type of the sums.
     wide: DType,
+}
+
+impl Conv<'_> {
+    /// Whether all that the windows see fits in memory at once, and is put together in few steps.
+    fn fits_patches(kernel: &[u64], positions: u64, out: &[u64]) -> bool {
+        let elements = out[..out.len() - 1].iter().chain(kernel).try_fold(1u64, |n, &d| n.checked_mul(d));
+        let parts = kernel[..kernel.len() - 1].iter().fold(0u64, |n, &d| n.saturating_add(d));
+        (positions <= MAX_PARTS || parts <= 4 * MAX_PARTS) && elements.is_some_and(|n| n <= MAX_PATCHES)
+    }
+}
+
+/// All indices of a box, in row-major order.
+fn positions(sizes: &[u64]) -> Vec<Vec<u64>> {
+    sizes
+        .iter()
+        .fold(vec![vec![]], |all, &n| all.iter().flat_map(|at| (0..n).map(|k| [&at[..], &[k]].concat())).collect())
 }
 
 fn order(first: Option<i64>, spatial: &[i64], last: &[i64]) -> Vec<usize> {
@@ -67,11 +86,6 @@ impl Builder<'_> {
         let zero = bits_to_bytes(0, t.dtype);
         if out.contains(&0) || xs.contains(&0) || ws.contains(&0) {
             return Ok(self.constant(zero, t, name, site.clone()));
-        }
-        let positions = ws[..n].iter().try_fold(1u64, |p, &k| p.checked_mul(k));
-        if positions.is_none_or(|p| p > MAX_POSITIONS) {
-            let m = format!("windows of more than {MAX_POSITIONS} positions are not lowered yet");
-            return Err(self.error(op.opcode.name(), op.loc, m));
         }
         let names = Names { base: "lhs_dilation", dilation: "rhs_dilation" };
         let windows = self.windows(op, &names, &xs[1..=n], &ws[..n], &out[1..=n])?;
@@ -114,7 +128,13 @@ impl Builder<'_> {
         let (xs, ws) = (self.node(x).dims.clone(), self.node(w).dims.clone());
         let single = ws[n] == 1;
         let [x, w] = if single { [x, w].map(|a| self.factor(c, a)) } else { [x, w] };
-        let patches = !single && c.groups == 1 && self.fits_patches(&ws[..=n], out);
+        let window = ws[..n].iter().try_fold(1u64, |p, &k| p.checked_mul(k)).unwrap_or(u64::MAX);
+        let fits = Conv::fits_patches(&ws[..=n], window, out);
+        let patches = !single && c.groups == 1 && window > 1 && fits;
+        if !patches && window > MAX_POSITIONS {
+            let m = format!("windows of more than {MAX_POSITIONS} positions are not lowered yet");
+            return Err(self.error(c.op.opcode.name(), c.op.loc, m));
+        }
         let [x, w] = if patches { self.rounded(c, [x, w]) } else { [x, w] };
         let dtype = self.node(x).dtype;
         let zero = self.constant(bits_to_bytes(0, dtype), &Shape { dims: vec![], dtype }, name, site.clone());
@@ -123,37 +143,27 @@ impl Builder<'_> {
         let x = self.padded(c.op, x, zero, &windows, name, site)?;
         let share = out[n + 1] / c.groups;
         let grouped = c.groups > 1;
+        if patches {
+            return Ok(self.conv_patches(c, x, w, out));
+        }
         let mut sum: Option<NodeId> = None;
-        let mut parts = Vec::new();
-        let mut at = vec![0u64; n];
-        loop {
+        for at in positions(&ws[..n]) {
             let (mut part, mut weights) = (x, w);
             for (i, v) in c.windows.iter().enumerate() {
                 part = self.cut(part, i + 1, [at[i] * v.dilation, v.stride, v.count], name, site);
                 let k = if c.reversed[i] { v.size - 1 - at[i] } else { at[i] };
                 weights = self.cut(weights, i, [k, 1, 1], name, site);
             }
-            if patches {
-                parts.push(part);
+            let product = if single {
+                self.conv_scaled(c, part, weights, share)
             } else {
-                let product = if single {
-                    self.conv_scaled(c, part, weights, share)
-                } else {
-                    self.conv_product(c, part, weights, share)
-                };
-                let t = Shape { dims: self.node(product).dims.clone(), dtype: c.wide };
-                sum = Some(match sum {
-                    None => product,
-                    Some(s) => self.map(MapOp::Add, &[s, product], &t, name, site.clone()),
-                });
-            }
-            let next = (0..n).rev().find(|&i| at[i] + 1 < c.windows[i].size);
-            let Some(i) = next else { break };
-            at[i] += 1;
-            at[i + 1..].fill(0);
-        }
-        if patches {
-            sum = Some(self.conv_patches(c, parts, w, out));
+                self.conv_product(c, part, weights, share)
+            };
+            let t = Shape { dims: self.node(product).dims.clone(), dtype: c.wide };
+            sum = Some(match sum {
+                None => product,
+                Some(s) => self.map(MapOp::Add, &[s, product], &t, name, site.clone()),
+            });
         }
         let mut y = sum.unwrap_or(x);
         if grouped && !single {
@@ -163,14 +173,6 @@ impl Builder<'_> {
             y = self.ordered(y, &perm, name, site);
         }
         Ok(self.reshaped(y, out.to_vec(), name, site))
-    }
-
-    /// Whether all that the windows see fits in memory at once.
-    fn fits_patches(&self, window: &[u64], out: &[u64]) -> bool {
-        let rows: u64 = out[..out.len() - 1].iter().product();
-        let depth: u64 = window.iter().product();
-        let positions: u64 = window[..window.len() - 1].iter().product();
-        (2..=MAX_PATCH_POSITIONS).contains(&positions) && rows.checked_mul(depth).is_some_and(|n| n <= MAX_PATCHES)
     }
 
     /// Operands as the matrix unit would round them: what is smaller moves faster.
@@ -185,14 +187,31 @@ impl Builder<'_> {
     }
 
     /// One product of the slices for all positions, side by side, with the whole kernel.
-    fn conv_patches(&mut self, c: &Conv<'_>, parts: Vec<NodeId>, w: NodeId, out: &[u64]) -> NodeId {
+    fn conv_patches(&mut self, c: &Conv<'_>, mut x: NodeId, w: NodeId, out: &[u64]) -> NodeId {
         let (name, site, n) = (c.name, c.site, c.windows.len());
         let ws = self.node(w).dims.clone();
         let depth: u64 = ws[..=n].iter().product();
-        let mut dims = out.to_vec();
-        dims[n + 1] = depth;
-        let patches = Shape { dims, dtype: self.node(parts[0]).dtype };
-        let x = self.push(NodeOp::Concat(n + 1), parts, &patches, name, site.clone());
+        // Narrow slices cost as much as wide ones: put them together one dimension after the other, the last one first.
+        let split = ws[n] < LANES || ws[..n].iter().product::<u64>() > MAX_PARTS;
+        let stages: Vec<Vec<usize>> =
+            if split { (0..n).rev().map(|i| vec![i]).collect() } else { vec![(0..n).collect()] };
+        for stage in stages {
+            let sizes: Vec<u64> = stage.iter().map(|&i| c.windows[i].size).collect();
+            let mut parts = Vec::new();
+            for at in positions(&sizes) {
+                let part = stage.iter().zip(at).fold(x, |part, (&i, k)| {
+                    let v = c.windows[i];
+                    self.cut(part, i + 1, [k * v.dilation, v.stride, v.count], name, site)
+                });
+                parts.push(part);
+            }
+            x = parts[0];
+            if parts.len() > 1 {
+                let (mut dims, dtype) = (self.node(x).dims.clone(), self.node(x).dtype);
+                dims[n + 1] *= parts.len() as u64;
+                x = self.push(NodeOp::Concat(n + 1), parts, &Shape { dims, dtype }, name, site.clone());
+            }
+        }
         let backwards = |i: usize| c.reversed.get(i).copied().unwrap_or(false);
         let start = (0..n + 2).map(|i| if backwards(i) { ws[i] - 1 } else { 0 }).collect();
         let step = (0..n + 2).map(|i| if backwards(i) { -1 } else { 1 }).collect();
