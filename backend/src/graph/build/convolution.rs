@@ -1,8 +1,9 @@
-//! Convolutions as matrix products, one for each position of the window.
+//! Convolutions as matrix products.
 //!
-//! The input, padded and dilated, is sliced with the strides of the window at each position; its features are contracted with the
-//! kernel's slice, and the products are summed in f32. Groups are batch dimensions of the products. With one input feature per
-//! group there is nothing to contract: the vector unit multiplies and adds.
+//! The input, padded and dilated, is sliced with the strides of the window at each of its positions. Where memory allows, the slices
+//! are put side by side and one product contracts positions and features together. Otherwise, and with groups, which are batch
+//! dimensions, each slice is contracted with the kernel's slice, and the products are summed in f32. With one input feature per group
+//! there is nothing to contract: the vector unit multiplies and adds.
 
 use super::super::{DotSpec, NodeId, NodeOp};
 use super::window::{Names, Window};
@@ -15,8 +16,8 @@ const MAX_POSITIONS: u64 = 512;
 /// Most slices that are put side by side at once.
 const MAX_PARTS: u64 = 64;
 
-/// Features that fill the lanes of a register.
-const LANES: u64 = 128;
+/// Most positions that are put side by side all at once.
+const MAX_DIRECT: u64 = 16;
 
 /// Most elements that slices put side by side have.
 const MAX_PATCHES: u64 = 1 << 29;
@@ -34,6 +35,8 @@ struct Conv<'a> {
     by_batch: bool,
     /// Type of the sums.
     wide: DType,
+    /// Whether factors in f32 are rounded to bf16, as the matrix unit does by default.
+    rounds: bool,
 }
 
 impl Conv<'_> {
@@ -103,6 +106,10 @@ impl Builder<'_> {
             groups: features.max(batches),
             by_batch: batches > 1,
             wide: if float { DType::F32 } else { DType::I32 },
+            rounds: match op.attrs.get("precision_config") {
+                Some(Attr::Array(v)) => v.iter().all(|a| matches!(a, Attr::Enum(s) | Attr::Str(s) if s == "DEFAULT")),
+                _ => true,
+            },
         };
         let y = self.conv_sum(&conv, x, w, &out)?;
         let mut back = vec![0; output.len()];
@@ -177,7 +184,7 @@ impl Builder<'_> {
 
     /// Operands as the matrix unit would round them: what is smaller moves faster.
     fn rounded(&mut self, c: &Conv<'_>, args: [NodeId; 2]) -> [NodeId; 2] {
-        if args.iter().any(|&a| self.node(a).dtype != DType::F32) {
+        if !c.rounds || args.iter().any(|&a| self.node(a).dtype != DType::F32) {
             return args;
         }
         args.map(|a| {
@@ -191,8 +198,8 @@ impl Builder<'_> {
         let (name, site, n) = (c.name, c.site, c.windows.len());
         let ws = self.node(w).dims.clone();
         let depth: u64 = ws[..=n].iter().product();
-        // Narrow slices cost as much as wide ones: put them together one dimension after the other, the last one first.
-        let split = ws[n] < LANES || ws[..n].iter().product::<u64>() > MAX_PARTS;
+        // Many positions are put together one dimension after the other, the last one first: more is copied, by fewer copies.
+        let split = ws[..n].iter().product::<u64>() > MAX_DIRECT;
         let stages: Vec<Vec<usize>> =
             if split { (0..n).rev().map(|i| vec![i]).collect() } else { vec![(0..n).collect()] };
         for stage in stages {
@@ -286,7 +293,7 @@ impl Builder<'_> {
         let (name, site) = (c.name, c.site);
         let (dims, dtype) = (self.node(a).dims.clone(), self.node(a).dtype);
         let mut y = a;
-        if dtype == DType::F32 {
+        if dtype == DType::F32 && c.rounds {
             y = self.map(MapOp::Convert, &[y], &Shape { dims: dims.clone(), dtype: DType::BF16 }, name, site.clone());
         }
         self.map(MapOp::Convert, &[y], &Shape { dims, dtype: c.wide }, name, site.clone())
