@@ -160,7 +160,9 @@ impl Chain<'_, '_> {
         let r = self.map(MapOp::Sqrt, &[s]);
         let y = self.map(MapOp::Add, &[t, r]);
         let y = self.map(MapOp::Log1p, &[y]);
-        self.far_log(x, y)
+        let y = self.far_log(x, y);
+        let none = self.value(f32::NAN);
+        self.choose(x, Direction::Lt, 1.0, none, y)
     }
 
     /// `ln 2x` where squares would overflow, else `y`.
