@@ -2,7 +2,8 @@
 //!
 //! A window is a box, and all reductions are associative and commutative, so each dimension is reduced by itself. Short windows
 //! combine one slice for each position. Long ones double: from sums of `n` neighbours come sums of `2 n`, and a window is put together
-//! from powers of two. Running sums shift and add in as many steps as the size has bits.
+//! from powers of two. Running sums shift and add in a number of steps that grows with the size's
+//! logarithm.
 
 use super::super::NodeId;
 use super::contract::{elementwise, reducer};
@@ -12,6 +13,9 @@ use crate::lower::math::Combine;
 
 /// Longest window whose positions are combined one by one.
 const SHORT: u64 = 8;
+
+/// How many neighbouring sums a step of a running sum adds.
+const RADIX: u64 = 4;
 
 /// Largest padding that is taken seriously.
 const MAX_PADDING: u64 = 1 << 40;
@@ -155,7 +159,9 @@ impl Builder<'_> {
         for (d, w) in windows.iter_mut().enumerate() {
             let whole =
                 w.size >= sizes[d] && w.size > 1 && w.count == sizes[d] && (w.stride, w.dilation, w.base) == (1, 1, 1);
-            if whole && (w.low == 0 || w.low as u64 == w.size - 1) {
+            // What running sums pad is at most as long again.
+            let short = sizes[d] <= 1 << 30;
+            if whole && short && (w.low == 0 || w.low as u64 == w.size - 1) {
                 y = self.running(how, y, d, w.low == 0, neutral, name, &site);
                 *w = Window::unit(w.count);
             }
@@ -187,13 +193,21 @@ impl Builder<'_> {
     ) -> NodeId {
         let t = Shape { dims: self.node(x).dims.clone(), dtype: self.node(x).dtype };
         let none = vec![0; t.dims.len()];
+        let size = t.dims[d];
         let (mut y, mut step) = (x, 1);
-        while step < t.dims[d] {
-            let mut low = none.clone();
-            low[d] = if from { -(step as i64) } else { step as i64 };
-            let shifted = self.pad_with(y, neutral, &low, &none, &t, name, site.clone());
-            y = self.map(elementwise(how), &[y, shifted], &t, name, site.clone());
-            step *= 2;
+        while step < size {
+            // Padded once, the operand gives all shifted ones as slices.
+            let shifts = (1..RADIX).filter(|i| i * step < size).count() as u64;
+            let (mut low, mut dims) = (none.clone(), t.dims.clone());
+            low[d] = if from { 0 } else { (shifts * step) as i64 };
+            dims[d] += shifts * step;
+            let long = self.pad_with(y, neutral, &low, &none, &Shape { dims, dtype: t.dtype }, name, site.clone());
+            for i in 1..=shifts {
+                let start = if from { i } else { shifts - i } * step;
+                let shifted = self.cut(long, d, [start, 1, size], name, site);
+                y = self.map(elementwise(how), &[y, shifted], &t, name, site.clone());
+            }
+            step *= RADIX;
         }
         y
     }
