@@ -10,7 +10,7 @@ use tpusim_isa::chip::ChipSpec;
 use tpusim_traces::npy;
 
 /// Fixtures that compile to generated code.
-const RUN: [&str; 12] = [
+const RUN: [&str; 16] = [
     "matmul_bf16",
     "matmul_f32_ragged",
     "matmul_int8",
@@ -23,6 +23,10 @@ const RUN: [&str; 12] = [
     "integer_zoo",
     "attention_causal",
     "qwen3_block",
+    "conv2d",
+    "conv_depthwise_dilated",
+    "resnet_block",
+    "reduce_zoo",
 ];
 
 fn fixtures() -> Option<PathBuf> {

@@ -22,6 +22,34 @@ pub(super) fn combine_of(op: Opcode) -> Option<Combine> {
     })
 }
 
+/// What the region of a reduction of `dtype` does, if it is a single combining operation.
+pub(super) fn reducer(op: &Op, dtype: DType) -> Option<Combine> {
+    let [region] = &op.regions[..] else { return None };
+    let block = &region.block;
+    let [body, ret] = &block.ops[..] else { return None };
+    let &[a, b] = &body.operands[..] else { return None };
+    let plain = ret.operands == body.results && a != b && block.args.contains(&a) && block.args.contains(&b);
+    let how = combine_of(body.opcode).filter(|_| plain)?;
+    Some(match (how, dtype) {
+        (Combine::Add | Combine::Max, DType::I1) => Combine::Or,
+        (Combine::Mul | Combine::Min, DType::I1) => Combine::And,
+        (h, _) => h,
+    })
+}
+
+/// The elementwise operation of a reduction.
+pub(super) fn elementwise(how: Combine) -> MapOp {
+    match how {
+        Combine::Add => MapOp::Add,
+        Combine::Mul => MapOp::Mul,
+        Combine::Max => MapOp::Max,
+        Combine::Min => MapOp::Min,
+        Combine::And => MapOp::And,
+        Combine::Or => MapOp::Or,
+        Combine::Xor => MapOp::Xor,
+    }
+}
+
 pub(super) fn identity_bits(bytes: &[u8], dtype: DType) -> Option<i32> {
     Some(register_bits(bytes, dtype))
 }
@@ -44,28 +72,9 @@ impl Builder<'_> {
         name: &'static str,
         site: (String, String),
     ) -> Result<NodeId, LowerError> {
-        let how = match &op.regions[..] {
-            [r] => match &r.block.ops[..] {
-                [body, ret]
-                    if ret.operands == body.results
-                        && body.operands.len() == 2
-                        && body.operands.iter().all(|a| r.block.args.contains(a))
-                        && body.operands[0] != body.operands[1] =>
-                {
-                    combine_of(body.opcode)
-                }
-                _ => None,
-            },
-            _ => None,
-        };
-        let Some(how) = how.filter(|_| args.len() == 2) else {
+        let Some(how) = reducer(op, t.dtype).filter(|_| args.len() == 2) else {
             let m = "only reductions of one operand by add, multiply, maximum, minimum, and, or, xor are lowered yet";
             return Err(self.error(op.opcode.name(), op.loc, m));
-        };
-        let how = match (how, t.dtype) {
-            (Combine::Add | Combine::Max, DType::I1) => Combine::Or,
-            (Combine::Mul | Combine::Min, DType::I1) => Combine::And,
-            (h, _) => h,
         };
         let mut dims: Vec<usize> = op.attrs.ints("dimensions").unwrap_or(&[]).iter().map(|&d| d as usize).collect();
         dims.sort_unstable();
@@ -77,15 +86,7 @@ impl Builder<'_> {
         if neutral {
             return Ok(self.reduce_dims(how, args[0], &dims, t.dtype, name, &site));
         }
-        let m = match how {
-            Combine::Add => MapOp::Add,
-            Combine::Mul => MapOp::Mul,
-            Combine::Max => MapOp::Max,
-            Combine::Min => MapOp::Min,
-            Combine::And => MapOp::And,
-            Combine::Or => MapOp::Or,
-            Combine::Xor => MapOp::Xor,
-        };
+        let m = elementwise(how);
         // The initial value takes part before narrow floats are rounded.
         let wide = if t.dtype.is_float() { DType::F32 } else { t.dtype };
         let widen = |b: &mut Self, a: NodeId| {
@@ -217,25 +218,29 @@ impl Builder<'_> {
         if t.dims.iter().product::<u64>() > 0 && size(0) == 0 {
             return Ok(self.constant(bits_to_bytes(0, t.dtype), t, name, site));
         }
-        let padded;
-        let args = if self.pad_contraction && size(0) > K_MULTIPLE && !size(0).is_multiple_of(K_MULTIPLE) {
-            padded = [0, 1].map(|side| self.pad_end(args[side], spec.contract[side][0], name, &site));
-            &padded[..]
-        } else {
-            args
-        };
         // The array adds in f32 (or i32); a narrower result is rounded once.
         let wide = if t.dtype.is_float() { DType::F32 } else { DType::I32 };
-        let product = self.push(
-            NodeOp::Dot(spec),
-            args.to_vec(),
-            &Shape { dims: t.dims.clone(), dtype: wide },
-            name,
-            site.clone(),
-        );
+        let product = self.product(spec, args, &Shape { dims: t.dims.clone(), dtype: wide }, name, &site);
         if t.dtype == wide || t.dtype.is_int() {
             return Ok(product);
         }
         Ok(self.map(MapOp::Convert, &[product], t, name, site))
+    }
+
+    /// A product with one contracted dimension that is not empty, padded if that lets blocks divide it.
+    pub(super) fn product(
+        &mut self,
+        spec: DotSpec,
+        args: &[NodeId],
+        t: &Shape,
+        name: &'static str,
+        site: &(String, String),
+    ) -> NodeId {
+        let k = self.node(args[0]).dims[spec.contract[0][0]];
+        let mut args = args.to_vec();
+        if self.pad_contraction && k > K_MULTIPLE && !k.is_multiple_of(K_MULTIPLE) {
+            args = [0, 1].map(|side| self.pad_end(args[side], spec.contract[side][0], name, site)).to_vec();
+        }
+        self.push(NodeOp::Dot(spec), args, t, name, site.clone())
     }
 }

@@ -1,8 +1,12 @@
 //! From a verified module to the flat graph.
 
+mod argmax;
 mod contract;
+mod convolution;
 mod make;
 mod ops;
+mod special;
+mod window;
 
 use rustc_hash::FxHashMap;
 use tpusim_isa::num::{DType, DTypeKind};
@@ -253,6 +257,10 @@ impl Builder<'_> {
             }
             Opcode::OptimizationBarrier => return Ok(args),
             _ => {}
+        }
+        if let (Opcode::Reduce, &[a, b]) = (op.opcode, &op.results[..]) {
+            let t = [self.tensor(f, a, op.opcode.name(), op.loc)?, self.tensor(f, b, op.opcode.name(), op.loc)?];
+            return self.reduce_with_index(op, &args, &t, &site);
         }
         let [result] = op.results[..] else {
             return Err(self.error(op.opcode.name(), op.loc, "operations with several results are not lowered yet"));

@@ -17,6 +17,9 @@ impl Builder<'_> {
         if let Some(m) = self.map_of(op) {
             return Ok(self.map(m, args, t, name, site));
         }
+        if let Some(out) = self.special(op, args, t, name, &site) {
+            return out;
+        }
         let ints = |n: &str| -> Vec<i64> { op.attrs.ints(n).map(<[i64]>::to_vec).unwrap_or_default() };
         let dims_of = |n: &str| -> Vec<usize> { ints(n).iter().map(|&d| d as usize).collect() };
         let out = match op.opcode {
@@ -61,6 +64,8 @@ impl Builder<'_> {
             }
             Opcode::Pad => return Ok(self.pad(op, args, t, name, site)),
             Opcode::Reduce => return self.reduce(op, args, t, name, site),
+            Opcode::ReduceWindow => return self.reduce_window(op, args, t, name, site),
+            Opcode::Convolution => return self.convolution(op, args, t, name, &site),
             Opcode::DotGeneral | Opcode::Dot => return self.dot(op, args, t, name, site),
             Opcode::BitcastConvert if self.node(args[0]).dims == t.dims => {
                 let same = self.node(args[0]).dtype == t.dtype;
@@ -82,7 +87,7 @@ impl Builder<'_> {
                 return Err(self.error(
                     op.opcode.name(),
                     op.loc,
-                    "is not lowered yet; elementwise operations, reductions with one operand, dot_general and data movement with static shapes are",
+                    "is not lowered yet; elementwise operations, reductions, windows, convolutions, dot_general and data movement with static shapes are",
                 ));
             }
         };
@@ -157,9 +162,25 @@ impl Builder<'_> {
     ) -> NodeId {
         let rank = t.dims.len();
         let list = |n: &str| op.attrs.ints(n).map(<[i64]>::to_vec).unwrap_or_else(|| vec![0; rank]);
-        let (low, high, interior) = (list("edge_padding_low"), list("edge_padding_high"), list("interior_padding"));
+        let (low, interior) = (list("edge_padding_low"), list("interior_padding"));
+        self.pad_with(args[0], args[1], &low, &interior, t, name, site)
+    }
+
+    /// `x` at `low` with `interior` elements between two, in a tensor `t` of `value`s. What falls outside is cut.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn pad_with(
+        &mut self,
+        arg: NodeId,
+        value: NodeId,
+        low: &[i64],
+        interior: &[i64],
+        t: &Shape,
+        name: &'static str,
+        site: (String, String),
+    ) -> NodeId {
+        let rank = t.dims.len();
         // Negative padding cuts: keep the elements that stay, then pad with what is not negative.
-        let x = self.node(args[0]);
+        let x = self.node(arg);
         let mut start = vec![0u64; rank];
         let mut kept = x.dims.clone();
         let mut lead = vec![0u64; rank];
@@ -174,15 +195,14 @@ impl Builder<'_> {
             start[d] = first as u64;
             kept[d] = (past - first) as u64;
             lead[d] = if past > first { (low[d] + first * gap) as u64 } else { 0 };
-            let _ = high;
         }
         let inner = Shape { dims: kept, dtype: t.dtype };
-        let x = self.slice(args[0], start, vec![1; rank], &inner, name, site.clone());
+        let x = self.slice(arg, start, vec![1; rank], &inner, name, site.clone());
         if inner.dims == t.dims {
             return x;
         }
         let interior = interior.iter().map(|&i| i as u64).collect();
-        self.push(NodeOp::Pad { low: lead, interior }, vec![x, args[1]], t, name, site)
+        self.push(NodeOp::Pad { low: lead, interior }, vec![x, value], t, name, site)
     }
 
     /// `x` with zeros at the end of dimension `d`, up to a multiple of [`K_MULTIPLE`].

@@ -1,0 +1,9 @@
+func.func @main(%x: tensor<4x13x6xf32>, %w: tensor<3x2x9xf32>, %v: tensor<3x1x12xf32>, %u: tensor<3x6x10xf32>, %y: tensor<4x13x1xf32>, %s: tensor<3x1x6xf32>) -> (tensor<4x13x9xf32>, tensor<4x13x12xf32>, tensor<2x6x10xf32>, tensor<1x6x12xf32>, tensor<4x6x12xf32>, tensor<4x11x6xf32>) {
+  %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {pad = [[1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 3 : i64} : (tensor<4x13x6xf32>, tensor<3x2x9xf32>) -> tensor<4x13x9xf32>
+  %1 = stablehlo.convolution(%x, %v) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {pad = [[1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 6 : i64} : (tensor<4x13x6xf32>, tensor<3x1x12xf32>) -> tensor<4x13x12xf32>
+  %2 = stablehlo.convolution(%x, %u) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [2]} {batch_group_count = 2 : i64, feature_group_count = 1 : i64} : (tensor<4x13x6xf32>, tensor<3x6x10xf32>) -> tensor<2x6x10xf32>
+  %3 = stablehlo.convolution(%y, %v) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [2]} {batch_group_count = 4 : i64, feature_group_count = 1 : i64} : (tensor<4x13x1xf32>, tensor<3x1x12xf32>) -> tensor<1x6x12xf32>
+  %4 = stablehlo.convolution(%y, %v) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [2]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<4x13x1xf32>, tensor<3x1x12xf32>) -> tensor<4x6x12xf32>
+  %5 = stablehlo.convolution(%x, %s) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {} {batch_group_count = 1 : i64, feature_group_count = 6 : i64} : (tensor<4x13x6xf32>, tensor<3x1x6xf32>) -> tensor<4x11x6xf32>
+  return %0, %1, %2, %3, %4, %5 : tensor<4x13x9xf32>, tensor<4x13x12xf32>, tensor<2x6x10xf32>, tensor<1x6x12xf32>, tensor<4x6x12xf32>, tensor<4x11x6xf32>
+}

@@ -1,0 +1,7 @@
+func.func @main(%x: tensor<2x9x11x5xf32>, %w: tensor<3x2x5x7xf32>, %n: tensor<2x5x9x11xf32>, %o: tensor<7x5x3x3xf32>, %p: tensor<130x5x1x1xf32>) -> (tensor<2x4x11x7xf32>, tensor<2x19x31x7xf32>, tensor<2x7x5x6xf32>, tensor<2x130x9x11xf32>) {
+  %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {stride = [2, 1], pad = [[1, 0], [-1, 2]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x9x11x5xf32>, tensor<3x2x5x7xf32>) -> tensor<2x4x11x7xf32>
+  %1 = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {pad = [[2, 2], [1, 1]], lhs_dilate = [2, 3], rhs_dilate = [1, 2], reverse = [1, 0]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x9x11x5xf32>, tensor<3x2x5x7xf32>) -> tensor<2x19x31x7xf32>
+  %2 = stablehlo.convolution(%n, %o) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {stride = [2, 2], pad = [[1, 1], [1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x5x9x11xf32>, tensor<7x5x3x3xf32>) -> tensor<2x7x5x6xf32>
+  %3 = stablehlo.convolution(%n, %p) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1], window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (tensor<2x5x9x11xf32>, tensor<130x5x1x1xf32>) -> tensor<2x130x9x11xf32>
+  return %0, %1, %2, %3 : tensor<2x4x11x7xf32>, tensor<2x19x31x7xf32>, tensor<2x7x5x6xf32>, tensor<2x130x9x11xf32>
+}
