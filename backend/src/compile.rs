@@ -200,7 +200,7 @@ fn info(g: &Graph, f: &Fusion, cores: u32, names: &mut std::collections::BTreeMa
         if let NodeOp::Dot(spec) = &dot.op {
             let lhs = g.node(dot.args[0]);
             let k: u64 = spec.contract[0].iter().map(|&d| lhs.dims[d]).product();
-            mxu_flops = 2 * dot.elements() * k;
+            mxu_flops = if spec.useful { 2 * dot.elements() * k } else { 0 };
             // f32 operands at default precision run as bf16.
             dtype = if lhs.dtype.bits() == 32 { DType::BF16 } else { lhs.dtype };
         }

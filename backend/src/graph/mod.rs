@@ -31,8 +31,8 @@ pub struct DotSpec {
     pub batch: [Vec<usize>; 2],
     /// Contracted dimensions of the operands, pairwise.
     pub contract: [Vec<usize>; 2],
-    /// bf16 passes for f32 operands: 1 (DEFAULT), 3 (HIGH) or 6 (HIGHEST).
-    pub passes: u32,
+    /// Whether its multiply-adds count as useful work: the correcting passes of precision HIGH and HIGHEST do not.
+    pub useful: bool,
 }
 
 impl DotSpec {

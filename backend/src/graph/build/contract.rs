@@ -63,6 +63,19 @@ pub(super) fn bits_to_bytes(bits: i32, dtype: DType) -> Arc<[u8]> {
     bits.to_le_bytes()[..dtype.bytes()].to_vec().into()
 }
 
+/// bf16 numbers an f32 operand is cut into: one at DEFAULT, two at HIGH, three at HIGHEST precision.
+fn precision_parts(op: &Op) -> usize {
+    let asked = |a: &Attr| match a {
+        Attr::Enum(e) if e == "HIGHEST" => 3,
+        Attr::Enum(e) if e == "HIGH" => 2,
+        _ => 1,
+    };
+    match op.attrs.get("precision_config") {
+        Some(Attr::Array(list)) => list.iter().map(asked).max().unwrap_or(1),
+        _ => 1,
+    }
+}
+
 impl Builder<'_> {
     pub(super) fn reduce(
         &mut self,
@@ -196,12 +209,12 @@ impl Builder<'_> {
             Some(Attr::Dot(d)) => DotSpec {
                 batch: [usizes(&d.lhs_batch), usizes(&d.rhs_batch)],
                 contract: [usizes(&d.lhs_contract), usizes(&d.rhs_contract)],
-                passes: 1,
+                useful: true,
             },
             _ => DotSpec {
                 batch: [vec![], vec![]],
                 contract: [vec![self.node(args[0]).dims.len() - 1], vec![0]],
-                passes: 1,
+                useful: true,
             },
         };
         let kinds = args.iter().map(|&a| self.node(a).dtype.kind()).collect::<Vec<_>>();
@@ -220,11 +233,67 @@ impl Builder<'_> {
         }
         // The array adds in f32 (or i32); a narrower result is rounded once.
         let wide = if t.dtype.is_float() { DType::F32 } else { DType::I32 };
-        let product = self.product(spec, args, &Shape { dims: t.dims.clone(), dtype: wide }, name, &site);
+        let t_wide = Shape { dims: t.dims.clone(), dtype: wide };
+        let product = match precision_parts(op) {
+            1 => self.product(spec, args, &t_wide, name, &site),
+            parts => self.precise_product(spec, args, parts, &t_wide, name, &site),
+        };
         if t.dtype == wide || t.dtype.is_int() {
             return Ok(product);
         }
         Ok(self.map(MapOp::Convert, &[product], t, name, site))
+    }
+
+    /// A product of f32 operands in several bf16 passes: operands are cut into `parts` bf16 numbers, and the products of parts that
+    /// matter are added from the smallest up. Two parts give the three passes of HIGH, three the six of HIGHEST.
+    fn precise_product(
+        &mut self,
+        spec: DotSpec,
+        args: &[NodeId],
+        parts: usize,
+        t: &Shape,
+        name: &'static str,
+        site: &(String, String),
+    ) -> NodeId {
+        let cut = [0, 1].map(|side| self.bf16_parts(args[side], parts, name, site));
+        let mut sum: Option<NodeId> = None;
+        // Parts `i` and `j` give products of order 2^-8(i + j).
+        for order in (0..parts).rev() {
+            for i in 0..=order {
+                let (Some(&a), Some(&b)) = (cut[0].get(i), cut[1].get(order - i)) else { continue };
+                let pass = DotSpec { useful: order == 0, ..spec.clone() };
+                let product = self.product(pass, &[a, b], t, name, site);
+                sum = Some(match sum {
+                    None => product,
+                    Some(s) => self.map(MapOp::Add, &[s, product], t, name, site.clone()),
+                });
+            }
+        }
+        // Part zero of both is always there.
+        sum.unwrap_or(args[0])
+    }
+
+    /// An f32 array as a sum of bf16 ones, largest first; other types are one part. Infinities and NaNs stay in the first.
+    fn bf16_parts(&mut self, x: NodeId, parts: usize, name: &'static str, site: &(String, String)) -> Vec<NodeId> {
+        let (dims, dtype) = (self.node(x).dims.clone(), self.node(x).dtype);
+        if dtype != DType::F32 {
+            return vec![x];
+        }
+        let shape = |dtype| Shape { dims: dims.clone(), dtype };
+        let zero = self.constant(bits_to_bytes(0, dtype), &shape(dtype), name, site.clone());
+        let mut out = Vec::new();
+        let mut rest = x;
+        for part in 0..parts {
+            let narrow = self.map(MapOp::Convert, &[rest], &shape(DType::BF16), name, site.clone());
+            out.push(narrow);
+            if part + 1 < parts {
+                let wide = self.map(MapOp::Convert, &[narrow], &shape(dtype), name, site.clone());
+                let finite = self.map(MapOp::IsFinite, &[wide], &shape(DType::I1), name, site.clone());
+                let left = self.map(MapOp::Sub, &[rest, wide], &shape(dtype), name, site.clone());
+                rest = self.map(MapOp::Select, &[finite, left, zero], &shape(dtype), name, site.clone());
+            }
+        }
+        out
     }
 
     /// A product with one contracted dimension that is not empty, padded if that lets blocks divide it.

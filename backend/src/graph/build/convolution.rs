@@ -225,7 +225,7 @@ impl Builder<'_> {
         let t = Shape { dims: ws.clone(), dtype: self.node(w).dtype };
         let w = self.slice(w, start, step, &t, name, site.clone());
         let w = self.reshaped(w, vec![depth, ws[n + 1]], name, site);
-        let spec = DotSpec { batch: [vec![], vec![]], contract: [vec![n + 1], vec![0]], passes: 1 };
+        let spec = DotSpec { batch: [vec![], vec![]], contract: [vec![n + 1], vec![0]], useful: true };
         self.product(spec, &[x, w], &Shape { dims: out.to_vec(), dtype: c.wide }, name, site)
     }
 
@@ -236,7 +236,7 @@ impl Builder<'_> {
         let depth = ws[n];
         if c.groups == 1 {
             let w = self.reshaped(w, ws[n..].to_vec(), name, site);
-            let spec = DotSpec { batch: [vec![], vec![]], contract: [vec![n + 1], vec![0]], passes: 1 };
+            let spec = DotSpec { batch: [vec![], vec![]], contract: [vec![n + 1], vec![0]], useful: true };
             xs[n + 1] = ws[n + 1];
             return self.product(spec, &[x, w], &Shape { dims: xs, dtype: c.wide }, name, site);
         }
@@ -248,7 +248,7 @@ impl Builder<'_> {
         }
         let x = self.reshaped(x, split.clone(), name, site);
         let w = self.reshaped(w, vec![depth, c.groups, share], name, site);
-        let spec = DotSpec { batch: [vec![group], vec![1]], contract: [vec![contract], vec![0]], passes: 1 };
+        let spec = DotSpec { batch: [vec![group], vec![1]], contract: [vec![contract], vec![0]], useful: true };
         let mut dims = vec![c.groups];
         dims.extend((0..split.len()).filter(|&d| d != group && d != contract).map(|d| split[d]));
         dims.push(share);
