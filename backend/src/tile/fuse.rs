@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use tpusim_isa::num::DType;
 
 use super::view::{View, dense_strides};
-use crate::graph::{Graph, NodeId, NodeOp};
+use crate::graph::{DotSpec, Graph, NodeId, NodeOp};
 use crate::lower::expr::{Access, Kind, Node, NodeIx};
 use crate::lower::math::{Combine, MapOp};
 
@@ -51,6 +51,8 @@ pub struct Fusion {
 pub struct Product {
     /// The product's node.
     pub node: NodeId,
+    /// Which dimensions it contracts.
+    pub spec: DotSpec,
     /// Canonical dimension of each of its dimensions; `None` for sizes of one.
     pub map: DimMap,
     /// Stored array behind each operand, and how the operand reads it (in elements, over the operand's dimensions).
@@ -431,7 +433,7 @@ impl<'b, 'g> Build<'b, 'g> {
                 self.pull(node.args[0], &inner)
             }
             NodeOp::Reduce(how, _) => self.row_reduce(n, *how, map, used),
-            NodeOp::Dot(_) => {
+            NodeOp::Dot(spec) => {
                 // The product must cover the whole kernel, each dimension once.
                 let all = self.dims.iter().enumerate().filter(|(_, d)| **d > 1).fold(0u32, |m, (d, _)| m | 1 << d);
                 if used != all || self.product.is_some() || used.count_ones() as usize != map.iter().flatten().count() {
@@ -439,7 +441,7 @@ impl<'b, 'g> Build<'b, 'g> {
                 }
                 let operands = [node.args[0], node.args[1]].map(|a| self.base(a));
                 self.reads.extend(operands.iter().map(|(b, _)| *b));
-                self.product = Some(Product { node: n, map: map.clone(), operands });
+                self.product = Some(Product { node: n, spec: spec.clone(), map: map.clone(), operands });
                 self.note(n);
                 Ok(self.add(Node { kind: Kind::Product, args: vec![], dtype: node.dtype, varies: used }))
             }

@@ -5,7 +5,7 @@ use tpusim_isa::num::{DType, Format};
 
 use super::fuse::{Fusion, Product};
 use super::view::View;
-use crate::graph::{Graph, NodeOp};
+use crate::graph::Graph;
 use crate::lower::dot::{DotKernel, Operand};
 use crate::lower::expr::{Access, Kind, Node};
 use crate::lower::vector::Store;
@@ -32,10 +32,7 @@ pub fn format_for(chip: &ChipSpec, a: DType, b: DType) -> Format {
 /// The kernel of a fusion with a product.
 pub fn dot_kernel(g: &Graph, chip: &ChipSpec, f: &Fusion, p: &Product) -> DotKernel {
     let node = g.node(p.node);
-    let spec = match &node.op {
-        NodeOp::Dot(s) => s.clone(),
-        _ => unreachable!("a fusion's product is a dot node"),
-    };
+    let spec = &p.spec;
     let ops = [node.args[0], node.args[1]].map(|a| g.node(a));
     let views: [&View; 2] = [&p.operands[0].1, &p.operands[1].1];
     let bytes = ops.map(|o| o.dtype.bytes() as i64);
