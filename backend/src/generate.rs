@@ -1,5 +1,7 @@
 //! Turns planned steps into the code and the operation list of a program.
 
+mod gather;
+
 use std::collections::BTreeMap;
 
 use tpusim_isa::chip::ChipSpec;
@@ -7,7 +9,7 @@ use tpusim_isa::num::DType;
 use tpusim_isa::program::{DmaDesc, Node as Code, OpInfo, Program};
 
 use crate::compile::CompileError;
-use crate::graph::{Graph, NodeId, NodeOp};
+use crate::graph::{Graph, NodeId, NodeOp, Special};
 use crate::lower::emit::{EmitError, Emitter};
 use crate::tile::fuse::{Fusion, SpecialStep, Step};
 use crate::tile::kernel::Kernel;
@@ -72,9 +74,9 @@ impl<'c> Generator<'c> {
     }
 
     fn special(&mut self, scope: &Scope<'_>, s: &SpecialStep, body: &mut Vec<Code>) -> Result<(), CompileError> {
-        let _ = body;
         match &scope.g.node(s.node).op {
-            NodeOp::Special(what) => match *what {},
+            NodeOp::Special(Special::Gather(w)) => self.gather(scope, s, w, body),
+            NodeOp::Special(Special::Scatter(w)) => self.scatter(scope, s, w, body),
             _ => Ok(()),
         }
     }
@@ -83,7 +85,6 @@ impl<'c> Generator<'c> {
     ///
     /// # Errors
     /// [`CompileError::Kernel`] if `emit` fails.
-    #[allow(dead_code)]
     pub fn operation(
         &mut self,
         info: OpInfo,

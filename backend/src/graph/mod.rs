@@ -5,6 +5,7 @@
 //! operation's name and source line.
 
 mod build;
+mod windows;
 
 use tpusim_isa::num::DType;
 
@@ -12,6 +13,7 @@ use crate::hlo::Literal;
 use crate::lower::math::{Combine, MapOp};
 
 pub use build::{K_MULTIPLE, LowerError, from_module, from_module_with, register_bits};
+pub use windows::{Region, Scatter, Value, What, Windows};
 
 /// Index of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -87,12 +89,20 @@ pub enum NodeOp {
 
 /// Work with code of its own. Operands are stored arrays, dense and row-major.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Special {}
+pub enum Special {
+    /// Windows of the first operand at the places in the second. Its result is the windows one after the other.
+    Gather(Windows),
+    /// Windows that are updated.
+    Scatter(Scatter),
+}
 
 impl Special {
     /// Results that start as the contents of an operand and overwrite it: `(result, operand)`. The operand has no other user.
     pub fn in_place(&self) -> Vec<(usize, usize)> {
-        match *self {}
+        match self {
+            Special::Gather(_) => Vec::new(),
+            Special::Scatter(s) => (0..s.arrays()).map(|k| (k, k)).collect(),
+        }
     }
 }
 

@@ -3,8 +3,10 @@
 mod argmax;
 mod contract;
 mod convolution;
+mod gather;
 mod make;
 mod ops;
+mod scatter;
 mod special;
 mod window;
 
@@ -71,6 +73,9 @@ pub fn from_module_with(module: &Verified<Module>, pad_contraction: bool) -> Res
     b.graph.outputs = b.block(main, &main.body, &mut env, 0, None)?;
     b.separate_outputs();
     b.prune();
+    if b.drop_copies() {
+        b.prune();
+    }
     Ok(b.graph)
 }
 
@@ -261,6 +266,9 @@ impl Builder<'_> {
         if let (Opcode::Reduce, &[a, b]) = (op.opcode, &op.results[..]) {
             let t = [self.tensor(f, a, op.opcode.name(), op.loc)?, self.tensor(f, b, op.opcode.name(), op.loc)?];
             return self.reduce_with_index(op, &args, &t, &site);
+        }
+        if op.opcode == Opcode::Scatter {
+            return self.scatter(f, op, &args, &site);
         }
         let [result] = op.results[..] else {
             return Err(self.error(op.opcode.name(), op.loc, "operations with several results are not lowered yet"));
