@@ -13,7 +13,7 @@ use crate::hlo::Literal;
 use crate::lower::math::{Combine, MapOp};
 
 pub use build::{K_MULTIPLE, LowerError, from_module, from_module_with, register_bits};
-pub use windows::{Region, Scatter, Value, What, Windows};
+pub use windows::{Region, Scatter, Term, What, Windows};
 
 /// Index of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
