@@ -79,6 +79,21 @@ pub enum NodeOp {
     Reduce(Combine, Vec<usize>),
     /// Matrix product.
     Dot(DotSpec),
+    /// Work with code of its own that is never fused. The node itself has no elements; its results are [`NodeOp::Result`] nodes.
+    Special(Special),
+    /// Result of a special node, its only operand.
+    Result(usize),
+}
+
+/// Work with code of its own. Operands are stored arrays, dense and row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Special {}
+
+impl Special {
+    /// Results that start as the contents of an operand and overwrite it: `(result, operand)`. The operand has no other user.
+    pub fn in_place(&self) -> Vec<(usize, usize)> {
+        match *self {}
+    }
 }
 
 /// A node.

@@ -59,11 +59,47 @@ pub struct Product {
     pub operands: [(NodeId, View); 2],
 }
 
-/// Kernels in order, and what is stored.
+/// A special node with what it reads and writes.
+#[derive(Clone, Debug)]
+pub struct SpecialStep {
+    /// The node.
+    pub node: NodeId,
+    /// The stored nodes of its results, in order; `None` for those nobody wants.
+    pub results: Vec<Option<NodeId>>,
+}
+
+/// One step of a program.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A fused kernel.
+    Kernel(Box<Fusion>),
+    /// A special node.
+    Special(SpecialStep),
+}
+
+impl Step {
+    /// Stored nodes it reads.
+    pub fn reads(&self, g: &Graph) -> Vec<NodeId> {
+        match self {
+            Step::Kernel(f) => f.reads.clone(),
+            Step::Special(s) => g.node(s.node).args.clone(),
+        }
+    }
+
+    /// Stored nodes it writes.
+    pub fn writes(&self) -> Vec<NodeId> {
+        match self {
+            Step::Kernel(f) => vec![f.root],
+            Step::Special(s) => s.results.iter().flatten().copied().collect(),
+        }
+    }
+}
+
+/// Steps in order; each reads what earlier ones stored.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Kernels; each reads what earlier ones stored.
-    pub steps: Vec<Fusion>,
+    /// The steps.
+    pub steps: Vec<Step>,
 }
 
 struct Planner<'g> {
@@ -93,13 +129,23 @@ pub fn plan_with(g: &Graph, max_nodes: usize) -> Plan {
     let mut steps = Vec::new();
     // Highest first: by the time a node is looked at, all its users have been.
     while let Some(root) = todo.pop_last() {
+        if let NodeOp::Special(_) = g.node(root).op {
+            let step = p.special(root);
+            todo.extend(g.node(root).args.iter().copied().filter(|r| p.rooted(*r)));
+            steps.push(Step::Special(step));
+            continue;
+        }
         p.stored.insert(root);
+        if let NodeOp::Result(_) = g.node(root).op {
+            todo.extend(&g.node(root).args);
+            continue;
+        }
         if g.node(root).elements() == 0 {
             continue;
         }
         for f in p.kernels(root) {
             todo.extend(f.reads.iter().copied().filter(|r| p.rooted(*r) && *r != root));
-            steps.push(f);
+            steps.push(Step::Kernel(Box::new(f)));
         }
     }
     steps.reverse();
@@ -111,7 +157,12 @@ fn costs(g: &Graph) -> Vec<u32> {
     for (ix, n) in g.nodes.iter().enumerate() {
         let own = match &n.op {
             NodeOp::Map(op) => op.cost(),
-            NodeOp::Reduce(..) | NodeOp::Dot(_) | NodeOp::Concat(_) | NodeOp::Pad { .. } => 1000,
+            NodeOp::Reduce(..)
+            | NodeOp::Dot(_)
+            | NodeOp::Concat(_)
+            | NodeOp::Pad { .. }
+            | NodeOp::Special(_)
+            | NodeOp::Result(_) => 1000,
             _ => 0,
         };
         cost[ix] = n.args.iter().fold(own, |c, a| c.saturating_add(cost[a.ix()]));
@@ -124,6 +175,18 @@ impl Planner<'_> {
     fn rooted(&self, n: NodeId) -> bool {
         !matches!(self.g.node(n).op, NodeOp::Param(_))
             && !matches!(&self.g.node(n).op, NodeOp::Const(l) if !l.is_splat())
+    }
+
+    /// The step of a special node.
+    fn special(&self, node: NodeId) -> SpecialStep {
+        let mut results = Vec::new();
+        for &user in &self.users[node.ix()] {
+            if let NodeOp::Result(k) = self.g.node(user).op {
+                results.resize(results.len().max(k + 1), None);
+                results[k] = Some(user);
+            }
+        }
+        SpecialStep { node, results }
     }
 
     /// The kernels that store `root`: one, but several for concatenations and pads.
@@ -533,7 +596,7 @@ fn squeeze(dims: &[u64]) -> Vec<u64> {
 /// The stored node behind `n` and how `n` reads it. Data movement that has no view, and what is computed, is stored itself.
 pub fn base_of(g: &Graph, n: NodeId, stored: &dyn Fn(NodeId) -> bool, users: &[Vec<NodeId>]) -> (NodeId, View) {
     let node = g.node(n);
-    if stored(n) || node.args.is_empty() {
+    if stored(n) || node.args.is_empty() || matches!(node.op, NodeOp::Result(_)) {
         return (n, View::dense(&node.dims));
     }
     let operand = node.args[0];

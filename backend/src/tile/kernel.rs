@@ -21,6 +21,8 @@ pub enum Kernel {
     Vector(VectorKernel, Tiling),
     /// A matrix product with its epilogue.
     Dot(DotKernel, DotTiling),
+    /// A special node's code, as its text form.
+    Special(String),
 }
 
 impl Kernel {
@@ -46,6 +48,7 @@ impl Kernel {
         match self {
             Kernel::Vector(k, t) => k.emit(e, *t, base_of),
             Kernel::Dot(k, t) => k.emit(e, *t, base_of),
+            Kernel::Special(_) => Ok(()),
         }
     }
 
@@ -54,6 +57,7 @@ impl Kernel {
         match self {
             Kernel::Vector(_, t) => t.cores,
             Kernel::Dot(_, t) => t.cores,
+            Kernel::Special(_) => 1,
         }
     }
 }
@@ -114,6 +118,7 @@ impl fmt::Display for Kernel {
                 operand("weights", &k.weights)?;
                 values(f, &k.nodes, &k.stores)
             }
+            Kernel::Special(text) => f.write_str(text),
         }
     }
 }
