@@ -2,6 +2,7 @@
 
 use super::super::{NodeId, NodeOp};
 use super::*;
+use crate::lower::scalar;
 
 impl Builder<'_> {
     /// The part of `args[0]` at the indices `args[1..]`. Indices that are constants make it smaller by a plain slice first.
@@ -63,9 +64,9 @@ impl Builder<'_> {
             if limit == 0 {
                 continue;
             }
-            match &self.node(i).op {
-                NodeOp::Const(l) => start[d] = clamped(l.element(0), self.node(i).dtype, limit),
-                _ => {
+            match self.known(i, 8) {
+                Some(v) => start[d] = v.clamp(0, i64::try_from(limit).unwrap_or(i64::MAX)) as u64,
+                None => {
                     axes.push(d);
                     dynamic.push(i);
                 }
@@ -73,11 +74,31 @@ impl Builder<'_> {
         }
         (start, axes, dynamic)
     }
+
+    /// The value of an integer scalar that is computed from constants alone, by at most `depth` operations one after the other.
+    fn known(&self, n: NodeId, depth: u32) -> Option<i64> {
+        let node = self.node(n);
+        match &node.op {
+            NodeOp::Const(l) if l.is_splat() => known_integer(l.element(0), node.dtype),
+            NodeOp::Map(op) if depth > 0 => {
+                let operand = self.node(*node.args.get(usize::from(*op == MapOp::Select))?).dtype;
+                if !scalar::computes(*op, operand, node.dtype) {
+                    return None;
+                }
+                let args = node.args.iter().map(|&a| self.known(a, depth - 1)).collect::<Option<Vec<_>>>()?;
+                scalar::fold(*op, node.dtype, &args)
+            }
+            _ => None,
+        }
+    }
 }
 
-/// The little-endian integer `bytes` between 0 and `limit`.
-fn clamped(bytes: &[u8], dtype: DType, limit: u64) -> u64 {
-    let negative = dtype.is_signed() && bytes.last().is_some_and(|b| b >> 7 == 1);
-    let value = bytes.iter().rev().fold(0u64, |v, &b| v << 8 | u64::from(b));
-    if negative { 0 } else { value.min(limit) }
+/// A little-endian integer, extended. What is beyond an `i64` is its largest value.
+fn known_integer(bytes: &[u8], dtype: DType) -> Option<i64> {
+    if dtype == DType::I1 {
+        return Some(i64::from(bytes.first()? & 1));
+    }
+    let free = 64 - dtype.bits().min(64);
+    let v = bytes.iter().rev().fold(0u64, |v, &b| v << 8 | u64::from(b)) << free;
+    Some(if dtype.is_signed() { v as i64 >> free } else { i64::try_from(v >> free).unwrap_or(i64::MAX) })
 }

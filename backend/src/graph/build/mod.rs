@@ -67,7 +67,7 @@ pub fn from_module_with(module: &Verified<Module>, pad_contraction: bool) -> Res
         let name = module.locs.name(p.loc).unwrap_or("").to_owned();
         let id = b.push(NodeOp::Param(i as u32), vec![], &t, "parameter", (name, String::new()));
         b.graph.params.push(id);
-        if p.attrs.get("tf.aliasing_output").is_some() || p.attrs.int("jax.buffer_donor").is_some_and(|x| x != 0) {
+        if p.attrs.get("tf.aliasing_output").is_some() || p.attrs.flag("jax.buffer_donor") {
             b.graph.donated.push(id);
         }
         env.insert(p.value, id);
