@@ -38,6 +38,11 @@ pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
             first[w.ix()].get_or_insert(i);
             last[w.ix()] = last[w.ix()].max(i);
         }
+        if let Step::Kernel(f) = s
+            && let Some(operand) = f.updates
+        {
+            shares[operand.ix()] = Some(f.root);
+        }
         if let Step::Special(s) = s
             && let NodeOp::Special(what) = &g.node(s.node).op
         {
@@ -48,12 +53,18 @@ pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
             }
         }
     }
-    // The last of a chain of nodes that share an array stands for all of them; results come after their operands.
+    // The last of a chain of nodes that share an array stands for all of them; results come after their operands. A chain that starts
+    // at a parameter lies in the parameter's array.
+    let mut donor: Vec<Option<NodeId>> = vec![None; g.nodes.len()];
     for n in (0..g.nodes.len()).rev() {
         if let Some(r) = shares[n] {
             let end = shares[r.ix()].unwrap_or(r);
             shares[n] = Some(end);
-            first[end.ix()] = first[end.ix()].min(first[n]).or(first[n]);
+            // Of two numbers the lower, of a number and nothing the number.
+            first[end.ix()] = first[n].map_or(first[end.ix()], |f| Some(first[end.ix()].map_or(f, |e| e.min(f))));
+            if let NodeOp::Param(_) = g.nodes[n].op {
+                donor[end.ix()] = Some(NodeId(n as u32));
+            }
         }
     }
     let mut out = MemoryPlan { address: vec![None; g.nodes.len()], ..MemoryPlan::default() };
@@ -61,6 +72,11 @@ pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
     let end = steps.saturating_sub(1);
     let mut place = |out: &mut MemoryPlan, n: NodeId, kind: BufferKind, live: (u32, u32)| {
         let bytes = g.node(n).bytes();
+        if let Some(offset) = donor[n.ix()].and_then(|d| out.address[d.ix()]) {
+            out.address[n.ix()] = Some(offset);
+            out.buffers.push(Buffer { offset, bytes, kind, live });
+            return;
+        }
         out.address[n.ix()] = Some(fixed);
         out.buffers.push(Buffer { offset: fixed, bytes, kind, live });
         fixed += bytes.next_multiple_of(ALIGN);
@@ -78,6 +94,11 @@ pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
         {
             let data: Arc<[u8]> = l.bytes.clone();
             place(&mut out, NodeId(ix as u32), BufferKind::Constant(data), (0, end));
+        }
+    }
+    for n in 0..g.nodes.len() {
+        if let (Some(d), None) = (donor[n], out.address[n]) {
+            out.address[n] = out.address[d.ix()];
         }
     }
     let base = fixed;

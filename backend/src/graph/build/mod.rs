@@ -3,6 +3,7 @@
 mod argmax;
 mod contract;
 mod convolution;
+mod dynamic;
 mod make;
 mod ops;
 mod special;
@@ -66,6 +67,9 @@ pub fn from_module_with(module: &Verified<Module>, pad_contraction: bool) -> Res
         let name = module.locs.name(p.loc).unwrap_or("").to_owned();
         let id = b.push(NodeOp::Param(i as u32), vec![], &t, "parameter", (name, String::new()));
         b.graph.params.push(id);
+        if p.attrs.get("tf.aliasing_output").is_some() || p.attrs.flag("jax.buffer_donor") {
+            b.graph.donated.push(id);
+        }
         env.insert(p.value, id);
     }
     b.graph.outputs = b.block(main, &main.body, &mut env, 0, None)?;
@@ -177,7 +181,8 @@ impl Builder<'_> {
             }
         }
         self.graph.nodes = nodes;
-        for n in self.graph.outputs.iter_mut().chain(&mut self.graph.params) {
+        let g = &mut self.graph;
+        for n in g.outputs.iter_mut().chain(&mut g.params).chain(&mut g.donated) {
             *n = renumber[n.ix()];
         }
     }
