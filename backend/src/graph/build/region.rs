@@ -254,7 +254,13 @@ impl Builder<'_> {
                 return Ok(inits.to_vec());
             }
             let what = Special::While(Box::new(While { body, cond, trip }));
-            let results = self.special_node(what, operands, &carried.iter().map(|k| inits[*k]).collect::<Vec<_>>(), "while", site);
+            let results = self.special_node(
+                what,
+                operands,
+                &carried.iter().map(|k| inits[*k]).collect::<Vec<_>>(),
+                "while",
+                site,
+            );
             let mut out = inits.to_vec();
             carried.iter().zip(results).for_each(|(k, r)| out[*k] = r);
             return Ok(out);
