@@ -1,6 +1,7 @@
 //! Turns planned steps into the code and the operation list of a program.
 
 mod control;
+mod gather;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -93,6 +94,8 @@ impl<'c> Generator<'c> {
         match what {
             Special::While(w) => self.while_loop(scope, s, w, body),
             Special::Case(_) => self.case(scope, s, body),
+            Special::Gather(w) => self.gather(scope, s, w, body),
+            Special::Scatter(w) => self.scatter(scope, s, w, body),
         }
     }
 

@@ -7,6 +7,7 @@
 mod build;
 mod own;
 mod region;
+mod windows;
 
 use tpusim_isa::num::DType;
 
@@ -16,6 +17,7 @@ use crate::lower::math::{Combine, MapOp};
 pub use build::{K_MULTIPLE, LowerError, from_module, from_module_with, register_bits};
 pub use own::own_operands;
 pub use region::{Case, Region, While};
+pub use windows::{Function, Scatter, Value, What, Windows};
 
 /// Index of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -107,6 +109,10 @@ pub enum Special {
     While(Box<While>),
     /// One of several regions: operands are the scalar that selects, then what the regions read.
     Case(Box<Case>),
+    /// Windows of the first operand at the places in the second. Its result is the windows one after the other.
+    Gather(Windows),
+    /// Windows that are updated.
+    Scatter(Scatter),
 }
 
 impl Special {
@@ -114,7 +120,8 @@ impl Special {
     pub fn in_place(&self) -> Vec<(usize, usize)> {
         match self {
             Special::While(w) => (0..w.carried()).map(|k| (k, k)).collect(),
-            Special::Case(_) => Vec::new(),
+            Special::Case(_) | Special::Gather(_) => Vec::new(),
+            Special::Scatter(s) => (0..s.arrays()).map(|k| (k, k)).collect(),
         }
     }
 }

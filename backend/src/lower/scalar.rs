@@ -149,7 +149,13 @@ fn sums(shifts: &[Shift]) -> Vec<(Sum, i64)> {
 }
 
 fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a.abs().max(1) } else if a == 0 { b.abs() } else { gcd(b, a % b) }
+    if b == 0 {
+        a.abs().max(1)
+    } else if a == 0 {
+        b.abs()
+    } else {
+        gcd(b, a % b)
+    }
 }
 
 /// Scalars on their way into registers.

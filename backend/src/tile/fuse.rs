@@ -298,8 +298,23 @@ impl Planner<'_> {
         if self.stored.contains(&n) {
             return false;
         }
-        let own = self.users[n.ix()].iter().all(|u| inside.contains(u)) && !self.g.outputs.contains(&n);
+        let own = self.users[n.ix()].iter().all(|&u| self.covers(u, n, inside)) && !self.g.outputs.contains(&n);
         own || self.cost[n.ix()] <= CHEAP
+    }
+}
+
+impl Planner<'_> {
+    /// Whether the kernel with `inside` does the work of `user`: either register of an operation on pairs is computed with the other, so
+    /// what only the two of them read is computed with both, if it takes no pass over memory of its own.
+    fn covers(&self, user: NodeId, n: NodeId, inside: &BTreeSet<NodeId>) -> bool {
+        if inside.contains(&user) {
+            return true;
+        }
+        let node = self.g.node(user);
+        let NodeOp::Map(MapOp::Wide(op, part)) = node.op else { return false };
+        let other = NodeOp::Map(MapOp::Wide(op, 1 - part));
+        let twin = |&t: &NodeId| self.g.node(t).op == other && self.g.node(t).args == node.args && inside.contains(&t);
+        self.cost[n.ix()] < 1000 && self.users[n.ix()].iter().any(twin)
     }
 }
 

@@ -129,7 +129,9 @@ impl Planner<'_> {
 
     /// The node whose array holds what `n` reads in another shape only.
     fn owner(&self, mut n: NodeId) -> NodeId {
-        while matches!(self.g.node(n).op, NodeOp::Reshape) && self.users[n.ix()].len() == 1 && !self.g.outputs.contains(&n)
+        while matches!(self.g.node(n).op, NodeOp::Reshape)
+            && self.users[n.ix()].len() == 1
+            && !self.g.outputs.contains(&n)
         {
             n = self.g.node(n).args[0];
         }
