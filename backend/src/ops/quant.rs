@@ -56,7 +56,8 @@ fn real(t: &Tensor) -> Result<Vec<f64>, Fault> {
     Ok(t.to_i64().into_iter().enumerate().map(value).collect())
 }
 
-fn store(ty: &TensorType, values: Vec<f64>) -> Result<Tensor, Fault> {
+/// Real numbers as stored integers of `ty`.
+pub(super) fn store(ty: &TensorType, values: Vec<f64>) -> Result<Tensor, Fault> {
     let (q, scale) = (parameters(ty)?, scale_index(ty, parameters(ty)?));
     let stored = |(i, x): (usize, f64)| {
         let v = (x / q.scales[scale(i)]).round_ties_even() + q.zero_points[scale(i)] as f64;

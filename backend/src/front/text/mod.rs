@@ -18,6 +18,7 @@ mod ops;
 mod parser;
 mod pretty;
 mod pretty_more;
+mod testing;
 mod types;
 
 use super::{Diag, ParseError};
