@@ -49,6 +49,7 @@ fn programs(path: &Path) -> Vec<(String, String)> {
 #[derive(Default)]
 struct Table {
     passed: usize,
+    dynamic: usize,
     failed: Vec<(String, String)>,
     known: usize,
     unsupported: BTreeMap<String, Vec<String>>,
@@ -56,7 +57,7 @@ struct Table {
 
 impl Table {
     fn total(&self) -> usize {
-        self.passed + self.failed.len() + self.known + self.unsupported.values().map(Vec::len).sum::<usize>()
+        self.passed + self.dynamic + self.failed.len() + self.known + self.unsupported.values().map(Vec::len).sum::<usize>()
     }
 }
 
@@ -93,6 +94,7 @@ fn run_all(all: &[(String, String)], engine: Engine) -> Table {
             let mut t = table.lock().expect("no thread panics with the table");
             match outcome {
                 Outcome::Passed => t.passed += 1,
+                Outcome::Dynamic => t.dynamic += 1,
                 Outcome::Unsupported(reason) => t.unsupported.entry(reason).or_default().push(name.clone()),
                 Outcome::Failed(_) if KNOWN.iter().any(|(k, _)| name.contains(k)) => t.known += 1,
                 Outcome::Failed(e) => t.failed.push((name.clone(), e)),
@@ -111,11 +113,13 @@ fn run_all(all: &[(String, String)], engine: Engine) -> Table {
 
 fn print(dir: &str, t: &Table, verbose: bool) {
     let (failed, total) = (t.failed.len(), t.total());
-    let unsupported = total - t.passed - failed - t.known;
-    let percent = 100.0 * t.passed as f64 / total.max(1) as f64;
+    let fixed = total - t.dynamic;
+    let unsupported = fixed - t.passed - failed - t.known;
+    println!("{dir}: {total} programs, {} with dynamic shapes refused at their line, {fixed} with fixed shapes", t.dynamic);
+    let percent = 100.0 * t.passed as f64 / fixed.max(1) as f64;
+    let (passed, known) = (t.passed, t.known);
     println!(
-        "{dir}: {total} programs, {} passed ({percent:.1} %), {failed} failed, {} known to differ, {unsupported} unsupported",
-        t.passed, t.known
+        "  of these {passed} passed ({percent:.1} %), {failed} failed, {known} known to differ, {unsupported} unsupported"
     );
     let mut reasons: Vec<_> = t.unsupported.iter().collect();
     reasons.sort_by_key(|(_, names)| std::cmp::Reverse(names.len()));

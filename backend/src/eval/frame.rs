@@ -241,7 +241,8 @@ impl<'m> Frame<'m> {
         let quantized = |v: &ValueId| self.func.ty(*v).tensor().is_some_and(|t| t.quant.is_some());
         if !def.quantized && site.op.operands.iter().chain(&site.op.results).any(quantized) {
             let tensors: Vec<&Tensor> = operands.iter().filter_map(Value::tensor).collect();
-            return Ok(vec![ops::eval_quantized(site, &def.eval, &tensors)?.into()]);
+            let results = ops::eval_quantized(site, &def.eval, &tensors, self.options)?;
+            return Ok(results.into_iter().map(Value::Tensor).collect());
         }
         match def.eval {
             Eval::Values(f) => return f(self, site, operands),

@@ -31,17 +31,17 @@ macro_rules! resharding {
 }
 
 pub(super) static OPS: &[OpDef] = &[
-    OpDef::new(Opcode::AllGather, SOME, Rule::Check(gather_rule), Eval::Values(all_gather)),
-    OpDef::new(Opcode::AllReduce, SOME, Rule::Check(reduce_rule), Eval::Values(all_reduce)).regions(ONE),
+    OpDef::new(Opcode::AllGather, SOME, Rule::Check(gather_rule), Eval::Values(all_gather)).quantized(),
+    OpDef::new(Opcode::AllReduce, SOME, Rule::Check(reduce_rule), Eval::Values(all_reduce)).regions(ONE).quantized(),
     OpDef::new(Opcode::CrossReplicaSum, ONE, Rule::Infer(rules::same), Eval::Unsupported),
-    OpDef::new(Opcode::ReduceScatter, ONE, Rule::Check(scatter_rule), Eval::Values(reduce_scatter)).regions(ONE),
-    OpDef::new(Opcode::AllToAll, SOME, Rule::Check(all_to_all_rule), Eval::Values(all_to_all)),
-    OpDef::new(Opcode::CollectiveBroadcast, SOME, Rule::Check(rooted_rule), Eval::Values(broadcast)),
-    OpDef::new(Opcode::CollectivePermute, ONE, Rule::Infer(rules::same), Eval::Values(permute)),
+    OpDef::new(Opcode::ReduceScatter, ONE, Rule::Check(scatter_rule), Eval::Values(reduce_scatter)).regions(ONE).quantized(),
+    OpDef::new(Opcode::AllToAll, SOME, Rule::Check(all_to_all_rule), Eval::Values(all_to_all)).quantized(),
+    OpDef::new(Opcode::CollectiveBroadcast, SOME, Rule::Check(rooted_rule), Eval::Values(broadcast)).quantized(),
+    OpDef::new(Opcode::CollectivePermute, ONE, Rule::Infer(rules::same), Eval::Values(permute)).quantized(),
     OpDef::new(Opcode::PartitionId, Arity::Exactly(0), Rule::Infer(id_rule), Eval::Values(partition_id)),
     OpDef::new(Opcode::ReplicaId, Arity::Exactly(0), Rule::Infer(id_rule), Eval::Values(replica_id)),
     OpDef::new(Opcode::SdyManualComputation, ANY, Rule::Check(manual_rule), Eval::Values(manual)).regions(ONE),
-    OpDef::new(Opcode::CollectiveReduce, SOME, Rule::Check(rooted_rule), Eval::Values(collective_reduce)).regions(ONE),
+    OpDef::new(Opcode::CollectiveReduce, SOME, Rule::Check(rooted_rule), Eval::Values(collective_reduce)).regions(ONE).quantized(),
     unsupported!(AsyncDone),
     unsupported!(AsyncStart),
     unsupported!(Infeed),
@@ -243,7 +243,7 @@ fn part(x: &Tensor, d: usize, i: usize, n: usize) -> Result<Tensor, Fault> {
 /// Combines tensors element by element, in order, with the region of the op. Accumulators are as wide as those of `reduce`.
 fn combine<'m>(frame: &mut Frame<'m>, site: &Site<'m>, parts: &[&Tensor]) -> Result<Tensor, Fault> {
     let (block, ty) = (site.block(0)?, parts[0].ty().clone());
-    if let Some(op) = single_op(block)
+    if let Some(op) = single_op(site, block)
         && let Some(Eval::Binary(f)) = lookup(op.opcode).map(|d| d.eval)
     {
         let d = ty.dtype;

@@ -12,8 +12,8 @@ const ONE: Arity = Arity::Exactly(1);
 pub(super) static OPS: &[OpDef] = &[
     OpDef::new(Opcode::Call, ANY, Rule::Check(call_rule), Eval::Values(call)).quantized(),
     OpDef::new(Opcode::Composite, ANY, Rule::Check(composite_rule), Eval::Values(composite)).quantized(),
-    OpDef::new(Opcode::If, ONE, Rule::Check(if_rule), Eval::Values(if_)).regions(Arity::Exactly(2)),
-    OpDef::new(Opcode::Case, ONE, Rule::Check(case_rule), Eval::Values(case)).regions(Arity::AtLeast(1)),
+    OpDef::new(Opcode::If, ONE, Rule::Check(if_rule), Eval::Values(if_)).regions(Arity::Exactly(2)).quantized(),
+    OpDef::new(Opcode::Case, ONE, Rule::Check(case_rule), Eval::Values(case)).regions(Arity::AtLeast(1)).quantized(),
     OpDef::new(Opcode::While, ANY, Rule::Check(while_rule), Eval::Values(while_))
         .regions(Arity::Exactly(2))
         .quantized(),

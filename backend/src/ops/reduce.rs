@@ -12,8 +12,11 @@ use crate::hlo::{Block, Opcode, TensorType};
 
 pub(super) static OPS: &[OpDef] = &[
     OpDef::new(Opcode::Reduce, Arity::AtLeast(2), Rule::Check(reduce_rule), Eval::Values(reduce))
-        .regions(Arity::Exactly(1)),
-    OpDef::new(Opcode::Map, Arity::AtLeast(1), Rule::Check(map_rule), Eval::Values(map)).regions(Arity::Exactly(1)),
+        .regions(Arity::Exactly(1))
+        .quantized(),
+    OpDef::new(Opcode::Map, Arity::AtLeast(1), Rule::Check(map_rule), Eval::Values(map))
+        .regions(Arity::Exactly(1))
+        .quantized(),
     OpDef::new(Opcode::ChloScan, Arity::AtLeast(1), Rule::Check(rules::any), Eval::Unsupported)
         .regions(Arity::Exactly(1)),
 ];
@@ -67,7 +70,7 @@ fn reduce<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> R
     // Reduced dimensions last: each result is the fold of one row.
     let rows: Vec<Tensor> = tensors[..n].iter().map(|x| shape::permute(x, &order)).collect();
     let block = site.block(0)?;
-    if let (1, Some(op)) = (n, single_op(block))
+    if let (1, Some(op)) = (n, single_op(site, block))
         && let Some(Eval::Binary(f)) = lookup(op.opcode).map(|d| d.eval)
         && Class::of(rows[0].dtype()) != Class::Complex
     {

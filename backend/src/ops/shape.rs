@@ -162,7 +162,11 @@ pub(super) fn permute(x: &Tensor, permutation: &[usize]) -> Tensor {
     let own = strides(&shape);
     let out: Vec<usize> = permutation.iter().map(|&p| shape[p]).collect();
     let stride: Vec<isize> = permutation.iter().map(|&p| own[p]).collect();
-    let ty = TensorType::new(permutation.iter().map(|&p| x.dims()[p]).collect::<Vec<_>>(), x.dtype());
+    let mut ty = TensorType::new(permutation.iter().map(|&p| x.dims()[p]).collect::<Vec<_>>(), x.dtype());
+    ty.quant = x.ty().quant.clone();
+    if let Some(q) = &mut ty.quant {
+        q.axis = q.axis.and_then(|a| permutation.iter().position(|&p| p == a));
+    }
     let bytes = read(x.bytes(), x.dtype().bytes(), &out, &stride, 0);
     Tensor::make(ty, bytes)
 }

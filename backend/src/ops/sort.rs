@@ -9,8 +9,10 @@ use tpusim_isa::num::DType;
 use tpusim_isa::num::convert::encode_i64;
 
 pub(super) static OPS: &[OpDef] = &[
-    OpDef::new(Opcode::Sort, Arity::AtLeast(1), Rule::Infer(sort_rule), Eval::Values(sort)).regions(Arity::Exactly(1)),
-    OpDef::new(Opcode::ChloTopK, Arity::Exactly(1), Rule::Infer(top_k_rule), Eval::Tensors(top_k)),
+    OpDef::new(Opcode::Sort, Arity::AtLeast(1), Rule::Infer(sort_rule), Eval::Values(sort))
+        .regions(Arity::Exactly(1))
+        .quantized(),
+    OpDef::new(Opcode::ChloTopK, Arity::Exactly(1), Rule::Infer(top_k_rule), Eval::Tensors(top_k)).quantized(),
 ];
 
 /// The dimension to sort along; the last if absent, negative ones count from the end.

@@ -26,6 +26,8 @@ pub enum Engine {
 pub enum Outcome {
     /// All checks hold.
     Passed,
+    /// Refused for its dynamic shapes, at a line.
+    Dynamic,
     /// Refused, for a reason that groups it with others.
     Unsupported(String),
     /// A wrong result, or an error that is not a refusal.
@@ -71,7 +73,10 @@ pub fn run(name: &str, text: &str, engine: Engine) -> Outcome {
 }
 
 fn verified(module: &Module) -> Result<Verified<Module>, Outcome> {
-    verify(module.clone()).map_err(|e| Outcome::Unsupported(format!("verify: {}", group(&e[0].to_string()))))
+    verify(module.clone()).map_err(|e| match e[0].message.contains("of unknown size") && e[0].line.is_some() {
+        true => Outcome::Dynamic,
+        false => Outcome::Unsupported(format!("verify: {}", group(&e[0].to_string()))),
+    })
 }
 
 fn eval(module: &Module, inputs: &[Tensor], dot: DotPrecision) -> Result<Vec<Tensor>, Outcome> {

@@ -169,7 +169,8 @@ impl<'a> Parser<'a> {
             d.set("call_target_name", Attr::Str(spelled));
         }
         let trailing = self.trailing_loc()?;
-        let loc = trailing.or(d.loc).unwrap_or(LocTable::UNKNOWN);
+        let given = trailing.or(d.loc);
+        let loc = given.unwrap_or_else(|| self.place(span.start));
         self.finish(d, names, loc)
     }
 

@@ -46,19 +46,19 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// A number or a string without a type: the `:` behind it belongs to the op.
+    /// A string, an integer of 64 bits without a sign too, or a float, without a type: the `:` behind it belongs to the op.
     fn testing_value(&mut self) -> Parsed<Attr> {
         match self.tok.kind {
             Kind::Str => Ok(Attr::Str(self.string()?)),
-            Kind::Float => {
+            _ => {
                 let (span, text) = (self.span(), self.text());
                 self.bump();
-                match text.parse() {
-                    Ok(v) => Ok(Attr::Float(v, Type::Scalar(DType::F64))),
-                    Err(_) => Err(self.error(span, format!("`{text}` is no number"))),
+                match (text.parse(), text.parse()) {
+                    (Ok(v), _) => Ok(Attr::Int(v, Type::Scalar(DType::I64))),
+                    (_, Ok(v)) => Ok(Attr::Float(v, Type::Scalar(DType::F64))),
+                    _ => Err(self.error(span, format!("`{text}` is no number"))),
                 }
             }
-            _ => Ok(Attr::Int(self.int()?, Type::Scalar(DType::I64))),
         }
     }
 }
