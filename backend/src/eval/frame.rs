@@ -154,6 +154,11 @@ impl<'m> Frame<'m> {
         self.env.get(usize::from(v))?.as_ref()
     }
 
+    /// How many operations ran on this device so far.
+    pub(crate) fn spent(&self) -> u64 {
+        self.options.max_ops - self.shared.ops_left.get()
+    }
+
     /// Takes one op from the budget.
     ///
     /// # Errors

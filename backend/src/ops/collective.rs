@@ -7,7 +7,7 @@ use super::elementwise::Class;
 use super::reduce::reducer_rule;
 use super::region::{ScalarFn, decode, encode, single_op};
 use super::site::ensure;
-use super::{Arity, Eval, OpDef, Rule, RuleError, Site, lookup, rules};
+use super::{Arity, BinaryFns, Eval, OpDef, Rule, RuleError, Site, lookup, rules};
 use crate::eval::mesh::{Mesh, Sharding, names, shardings};
 use crate::eval::strided::{read, strides, write};
 use crate::eval::{Fault, Frame, Grid, Tensor, Value};
@@ -17,9 +17,10 @@ const ANY: Arity = Arity::AtLeast(0);
 const ONE: Arity = Arity::Exactly(1);
 const SOME: Arity = Arity::AtLeast(1);
 
-macro_rules! unsupported {
+/// What leaves the program or the order of its ops.
+macro_rules! refused {
     ($op:ident) => {
-        OpDef::new(Opcode::$op, ANY, Rule::Check(rules::any), Eval::Unsupported).regions(ANY)
+        OpDef::new(Opcode::$op, ANY, Rule::Check(rules::any), Eval::Values(refuse)).regions(ANY)
     };
 }
 
@@ -33,7 +34,7 @@ macro_rules! resharding {
 pub(super) static OPS: &[OpDef] = &[
     OpDef::new(Opcode::AllGather, SOME, Rule::Check(gather_rule), Eval::Values(all_gather)).quantized(),
     OpDef::new(Opcode::AllReduce, SOME, Rule::Check(reduce_rule), Eval::Values(all_reduce)).regions(ONE).quantized(),
-    OpDef::new(Opcode::CrossReplicaSum, ONE, Rule::Infer(rules::same), Eval::Unsupported),
+    OpDef::new(Opcode::CrossReplicaSum, ONE, Rule::Infer(rules::same), Eval::Values(cross_replica_sum)),
     OpDef::new(Opcode::ReduceScatter, ONE, Rule::Check(scatter_rule), Eval::Values(reduce_scatter)).regions(ONE).quantized(),
     OpDef::new(Opcode::AllToAll, SOME, Rule::Check(all_to_all_rule), Eval::Values(all_to_all)).quantized(),
     OpDef::new(Opcode::CollectiveBroadcast, SOME, Rule::Check(rooted_rule), Eval::Values(broadcast)).quantized(),
@@ -42,12 +43,12 @@ pub(super) static OPS: &[OpDef] = &[
     OpDef::new(Opcode::ReplicaId, Arity::Exactly(0), Rule::Infer(id_rule), Eval::Values(replica_id)),
     OpDef::new(Opcode::SdyManualComputation, ANY, Rule::Check(manual_rule), Eval::Values(manual)).regions(ONE),
     OpDef::new(Opcode::CollectiveReduce, SOME, Rule::Check(rooted_rule), Eval::Values(collective_reduce)).regions(ONE).quantized(),
-    unsupported!(AsyncDone),
-    unsupported!(AsyncStart),
-    unsupported!(Infeed),
-    unsupported!(Outfeed),
-    unsupported!(Recv),
-    unsupported!(Send),
+    refused!(AsyncDone),
+    refused!(AsyncStart),
+    refused!(Infeed),
+    refused!(Outfeed),
+    refused!(Recv),
+    refused!(Send),
     resharding!(SdyAllGather),
     resharding!(SdyAllReduce),
     resharding!(SdyAllSlice),
@@ -55,6 +56,19 @@ pub(super) static OPS: &[OpDef] = &[
     resharding!(SdyCollectivePermute),
     resharding!(SdyReduceScatter),
 ];
+
+fn refuse<'m>(_: &mut Frame<'m>, site: &Site<'m>, _: Vec<Value>) -> Result<Vec<Value>, Fault> {
+    let why = match site.op.opcode {
+        Opcode::AsyncStart | Opcode::AsyncDone => {
+            ": start and end of an op are the compiler's to part; write the op itself, as the export before any compilation has it"
+        }
+        Opcode::Send | Opcode::Recv => {
+            ": there is no host to talk to; between devices use `collective_permute`, and pass the host's data as inputs and outputs"
+        }
+        _ => ": there is no host to feed the program; pass the data as inputs and outputs",
+    };
+    Err(Fault::Unsupported(why.into()))
+}
 
 fn identity<'m>(_: &mut Frame<'m>, _: &Site<'m>, operands: Vec<Value>) -> Result<Vec<Value>, Fault> {
     Ok(operands)
@@ -245,17 +259,9 @@ fn combine<'m>(frame: &mut Frame<'m>, site: &Site<'m>, parts: &[&Tensor]) -> Res
     let (block, ty) = (site.block(0)?, parts[0].ty().clone());
     if let Some(op) = single_op(site, block)
         && let Some(Eval::Binary(f)) = lookup(op.opcode).map(|d| d.eval)
+        && let Some(t) = folded(parts, f)
     {
-        let d = ty.dtype;
-        let bytes = match (Class::of(d), f.f32, f.f64, f.int) {
-            (Class::F32, Some(f), ..) if d != DType::F32 => Some(encode_f32(d, &fold(parts, Tensor::to_f32, f))),
-            (Class::F32 | Class::F64, _, Some(f), _) => Some(encode_f64(d, &fold(parts, Tensor::to_f64, f))),
-            (Class::Int, _, _, Some(f)) => Some(encode_i64(d, &fold(parts, Tensor::to_i64, |a, b| f(d, a, b)))),
-            _ => None,
-        };
-        if let Some(bytes) = bytes {
-            return Ok(Tensor::make(ty, bytes));
-        }
+        return Ok(t);
     }
     let mut f = ScalarFn::new(frame, site, block)?;
     let mut acc = decode(parts[0]);
@@ -267,6 +273,18 @@ fn combine<'m>(frame: &mut Frame<'m>, site: &Site<'m>, parts: &[&Tensor]) -> Res
         }
     }
     Ok(encode(&ty, &acc))
+}
+
+/// The tensors combined by `f`, in order; `None` where it has no form for their type.
+fn folded(parts: &[&Tensor], f: &BinaryFns) -> Option<Tensor> {
+    let (ty, d) = (parts.first()?.ty().clone(), parts.first()?.dtype());
+    let bytes = match (Class::of(d), f.f32, f.f64, f.int) {
+        (Class::F32, Some(f), ..) if d != DType::F32 => encode_f32(d, &fold(parts, Tensor::to_f32, f)),
+        (Class::F32 | Class::F64, _, Some(f), _) => encode_f64(d, &fold(parts, Tensor::to_f64, f)),
+        (Class::Int, _, _, Some(f)) => encode_i64(d, &fold(parts, Tensor::to_i64, |a, b| f(d, a, b))),
+        _ => return None,
+    };
+    Some(Tensor::make(ty, bytes))
 }
 
 fn fold<T: Copy>(parts: &[&Tensor], decode: impl Fn(&Tensor) -> Vec<T>, f: impl Fn(T, T) -> T) -> Vec<T> {
@@ -295,6 +313,13 @@ fn all_reduce<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) 
         out.push(combine(frame, site, &parts)?.into());
     }
     Ok(out)
+}
+
+fn cross_replica_sum<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> Result<Vec<Value>, Fault> {
+    let (given, _) = meet(frame, site, &operands)?;
+    let parts: Vec<&Tensor> = given.iter().map(|g| &g[0]).collect();
+    let sum = folded(&parts, &super::binary::ADD).ok_or_else(|| Fault::invalid("cannot add the operands"))?;
+    Ok(vec![sum.into()])
 }
 
 fn reduce_scatter<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> Result<Vec<Value>, Fault> {

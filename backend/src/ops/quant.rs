@@ -61,7 +61,7 @@ fn real(t: &Tensor) -> Result<Vec<f64>, Fault> {
 }
 
 /// Real numbers as stored integers of `ty`. The zero point is added before rounding, as the specification does it, so that ties
-/// go to the even stored integer.
+/// go to the even stored integer. NaN is stored as 0.
 pub(super) fn store(ty: &TensorType, values: Vec<f64>) -> Result<Tensor, Fault> {
     let q = parameters(ty)?;
     let scale = scale_index(ty, q);
@@ -69,6 +69,9 @@ pub(super) fn store(ty: &TensorType, values: Vec<f64>) -> Result<Tensor, Fault> 
     let (min, max) = (round(q.storage_min as f64), round(q.storage_max.max(q.storage_min) as f64));
     let stored = |(i, x): (usize, f64)| {
         let scaled = round(x / round(q.scales[scale(i)]));
+        if x.is_nan() {
+            return 0.clamp(q.storage_min, q.storage_max.max(q.storage_min));
+        }
         let v = round(scaled + round(q.zero_points[scale(i)] as f64)).max(min).min(max);
         (v.round_ties_even() as i64).clamp(q.storage_min, q.storage_max.max(q.storage_min))
     };

@@ -6,7 +6,7 @@ use tpusim_isa::num::convert::{encode_f32, encode_f64, encode_i64};
 use super::elementwise::Class;
 use super::region::{Num, ScalarFn, decode, encode, single_op};
 use super::site::ensure;
-use super::{Arity, BinaryFns, Eval, OpDef, Rule, RuleError, Site, lookup, rules, shape};
+use super::{Arity, BinaryFns, Eval, OpDef, Rule, RuleError, Site, lookup, shape};
 use crate::eval::{Fault, Frame, Tensor, Value};
 use crate::hlo::{Block, Opcode, TensorType};
 
@@ -17,8 +17,6 @@ pub(super) static OPS: &[OpDef] = &[
     OpDef::new(Opcode::Map, Arity::AtLeast(1), Rule::Check(map_rule), Eval::Values(map))
         .regions(Arity::Exactly(1))
         .quantized(),
-    OpDef::new(Opcode::ChloScan, Arity::AtLeast(1), Rule::Check(rules::any), Eval::Unsupported)
-        .regions(Arity::Exactly(1)),
 ];
 
 /// The region takes scalars of the given element types, twice over, and returns them once.

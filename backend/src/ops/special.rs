@@ -4,7 +4,7 @@ use tpusim_isa::num::FloatFormat;
 use tpusim_isa::num::convert::encode_f64;
 
 use super::elementwise::{BinaryFns, UnaryFns, binary};
-use super::{Arity, Eval, OpDef, Rule, Site, complex, math, rules};
+use super::{Arity, Eval, OpDef, Rule, Site, complex, complex_log, math, rules};
 use crate::eval::{Fault, Tensor};
 use crate::hlo::Opcode;
 
@@ -28,6 +28,18 @@ macro_rules! unary {
     };
 }
 
+/// An inverse function, on complex numbers too.
+macro_rules! inverse {
+    ($op:ident, $f32:expr, $f64:expr, $complex:expr) => {
+        OpDef::new(
+            Opcode::$op,
+            ONE,
+            Rule::Infer(rules::elementwise_float),
+            Eval::Unary(&const { UnaryFns { complex: Some($complex), ..float($f32, $f64) } }),
+        )
+    };
+}
+
 macro_rules! unsupported {
     ($op:ident, $n:expr) => {
         OpDef::new(Opcode::$op, $n, Rule::Check(rules::any), Eval::Unsupported)
@@ -35,12 +47,12 @@ macro_rules! unsupported {
 }
 
 pub(super) static OPS: &[OpDef] = &[
-    unary!(ChloAcos, libm::acosf, libm::acos),
-    unary!(ChloAcosh, libm::acoshf, libm::acosh),
-    unary!(ChloAsin, libm::asinf, libm::asin),
-    unary!(ChloAsinh, libm::asinhf, libm::asinh),
-    unary!(ChloAtan, libm::atanf, libm::atan),
-    unary!(ChloAtanh, libm::atanhf, libm::atanh),
+    inverse!(ChloAcos, libm::acosf, libm::acos, complex_log::acos),
+    inverse!(ChloAcosh, libm::acoshf, libm::acosh, complex_log::acosh),
+    inverse!(ChloAsin, libm::asinf, libm::asin, complex_log::asin),
+    inverse!(ChloAsinh, libm::asinhf, libm::asinh, complex_log::asinh),
+    inverse!(ChloAtan, libm::atanf, libm::atan, complex_log::atan),
+    inverse!(ChloAtanh, libm::atanhf, libm::atanh, complex_log::atanh),
     OpDef::new(Opcode::ChloCosh, ONE, Rule::Infer(rules::elementwise_float), Eval::Unary(&COSH)),
     OpDef::new(Opcode::ChloSinh, ONE, Rule::Infer(rules::elementwise_float), Eval::Unary(&SINH)),
     OpDef::new(Opcode::ChloTan, ONE, Rule::Infer(rules::elementwise_float), Eval::Unary(&TAN)),

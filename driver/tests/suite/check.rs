@@ -11,8 +11,8 @@ pub enum Nearness {
     Equal,
     /// No further apart than this.
     Within(f64),
-    /// At most so many numbers of the type further.
-    Ulps(u64),
+    /// So many numbers of the type further, at least and at most. What is not finite is as far as can be from anything else.
+    Ulps(u64, u64),
     /// [`Nearness::Equal`] on integers, [`Nearness::Within`] on floats.
     EqualOrWithin(f64),
 }
@@ -46,8 +46,11 @@ impl Check {
             "check.expect_almost_eq" | "check.expect_almost_eq_const" => {
                 Nearness::Within(float("tolerance").unwrap_or(1e-4))
             }
-            "check.expect_close" if custom => Nearness::Ulps(3),
-            "check.expect_close" => Nearness::Ulps(float("max_ulp_difference").unwrap_or(1.0) as u64),
+            "check.expect_close" if custom => Nearness::Ulps(0, 3),
+            "check.expect_close" => {
+                let limit = |n, default| float(n).map_or(default, |v| v as u64);
+                Nearness::Ulps(limit("min_ulp_difference", 0), limit("max_ulp_difference", 1))
+            }
             "check.eq" => Nearness::EqualOrWithin(1e-4),
             other => return Err(format!("the check `{other}`")),
         };
@@ -94,14 +97,14 @@ pub fn near(c: &Check, got: &Tensor, want: &Tensor) -> Option<String> {
     };
     let wrong = |i: usize| {
         let (a, b) = (g[i], w[i]);
-        if a == b || (a.is_nan() && b.is_nan()) {
-            return false;
-        }
+        let same = a == b || (a.is_nan() && b.is_nan());
         match c.nearness {
+            Nearness::Ulps(low, _) if same => low > 0,
+            _ if same => false,
             Nearness::Equal => true,
             Nearness::Within(t) | Nearness::EqualOrWithin(t) => (a - b).abs().is_nan() || (a - b).abs() > t,
-            Nearness::Ulps(_) if !a.is_finite() || !b.is_finite() => true,
-            Nearness::Ulps(n) => ulps(part, bits(got, i), bits(want, i)) > n,
+            Nearness::Ulps(_, high) if !a.is_finite() || !b.is_finite() => high < u64::MAX,
+            Nearness::Ulps(low, high) => !(low..=high).contains(&ulps(part, bits(got, i), bits(want, i))),
         }
     };
     let i = (0..g.len()).find(|&i| wrong(i))?;

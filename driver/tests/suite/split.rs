@@ -63,9 +63,9 @@ pub fn split(mut module: Module) -> Result<Parts, String> {
     for f in &mut module.funcs {
         strip(&mut f.body.ops);
     }
-    let entry = if module.funcs.len() == 1 { 0 } else {
-        module.funcs.iter().position(|f| f.name == "main").ok_or("no function `main`")?
-    };
+    let main = module.funcs.iter().position(|f| f.name == "main");
+    let entry = if module.funcs.len() == 1 { Some(0) } else { main };
+    let entry = entry.ok_or("several functions, none of them `main`")?;
     let mut main = module.funcs.remove(entry);
     main.name = "main".to_owned();
     let (mut checks, mut looked) = (Vec::new(), Vec::new());
