@@ -18,8 +18,35 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use suite::{Engine, Outcome};
 
-/// Results that differ for a reason, and the reason. A name is a part of the program's name.
-const KNOWN: &[(&str, &str)] = &[];
+/// Programs whose results differ for a reason, and the reason.
+const KNOWN: &[(&str, &str)] = &[
+    ("api_input_arguments", TAKES_INPUTS),
+    ("conv_general_dilated_float32_2_3_9_float32_12_1_3", SUMS),
+    ("cumsum_bfloat16_8_9", SUMS),
+    ("cumsum_float32_8_9", SUMS),
+    ("dot_general_bfloat16_4_3_complex64_3_6", SUMS),
+    ("dot_general_float16_4_3_complex64_3_6", SUMS),
+    ("dot_general_float32_4_3_complex64_3_6", SUMS),
+    ("dot_general_int16_4_3_complex64_3_6", SUMS),
+    ("dot_general_int32_4_3_float32_3_6", SUMS),
+    ("dot_general_int64_4_3_complex64_3_6", SUMS),
+    ("dot_general_int8_4_3_float32_3_6", SUMS),
+    ("dot_general_uint16_4_3_complex64_3_6", SUMS),
+    ("dot_general_uint16_4_3_float32_3_6", SUMS),
+    ("dot_general_uint8_4_3_complex64_3_6", SUMS),
+    ("reduce_window_add_float32_12_12", SUMS),
+    ("cosh_float32_20_20_chlo", HYPERBOLIC),
+    ("sinh_float32_20_20_chlo", HYPERBOLIC),
+];
+
+/// The evaluator rounds a sum of products once; what is expected was rounded at every step, and cancels.
+const SUMS: &str = "expected values carry the rounding of every partial sum";
+
+/// With x = 9.164727 the evaluator gives cosh x = 4777.0576, the exact value is 4777.05746, 4777.0596 is expected.
+const HYPERBOLIC: &str = "expected values come from exponentials rounded to single precision";
+
+/// The command line that the file states passes arguments to it.
+const TAKES_INPUTS: &str = "the program has parameters";
 
 fn files(dir: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
@@ -67,7 +94,11 @@ struct Table {
 
 impl Table {
     fn total(&self) -> usize {
-        self.passed + self.dynamic + self.failed.len() + self.known + self.unsupported.values().map(Vec::len).sum::<usize>()
+        self.passed
+            + self.dynamic
+            + self.failed.len()
+            + self.known
+            + self.unsupported.values().map(Vec::len).sum::<usize>()
     }
 }
 
@@ -125,7 +156,10 @@ fn print(dir: &str, t: &Table, verbose: bool) {
     let (failed, total) = (t.failed.len(), t.total());
     let fixed = total - t.dynamic;
     let unsupported = fixed - t.passed - failed - t.known;
-    println!("{dir}: {total} programs, {} with dynamic shapes refused at their line, {fixed} with fixed shapes", t.dynamic);
+    println!(
+        "{dir}: {total} programs, {} with dynamic shapes refused at their line, {fixed} with fixed shapes",
+        t.dynamic
+    );
     let percent = 100.0 * t.passed as f64 / fixed.max(1) as f64;
     let (passed, known) = (t.passed, t.known);
     println!(

@@ -35,14 +35,18 @@ pub(super) static OPS: &[OpDef] = &[
     OpDef::new(Opcode::AllGather, SOME, Rule::Check(gather_rule), Eval::Values(all_gather)).quantized(),
     OpDef::new(Opcode::AllReduce, SOME, Rule::Check(reduce_rule), Eval::Values(all_reduce)).regions(ONE).quantized(),
     OpDef::new(Opcode::CrossReplicaSum, ONE, Rule::Infer(rules::same), Eval::Values(cross_replica_sum)),
-    OpDef::new(Opcode::ReduceScatter, ONE, Rule::Check(scatter_rule), Eval::Values(reduce_scatter)).regions(ONE).quantized(),
+    OpDef::new(Opcode::ReduceScatter, ONE, Rule::Check(scatter_rule), Eval::Values(reduce_scatter))
+        .regions(ONE)
+        .quantized(),
     OpDef::new(Opcode::AllToAll, SOME, Rule::Check(all_to_all_rule), Eval::Values(all_to_all)).quantized(),
     OpDef::new(Opcode::CollectiveBroadcast, SOME, Rule::Check(rooted_rule), Eval::Values(broadcast)).quantized(),
     OpDef::new(Opcode::CollectivePermute, ONE, Rule::Infer(rules::same), Eval::Values(permute)).quantized(),
     OpDef::new(Opcode::PartitionId, Arity::Exactly(0), Rule::Infer(id_rule), Eval::Values(partition_id)),
     OpDef::new(Opcode::ReplicaId, Arity::Exactly(0), Rule::Infer(id_rule), Eval::Values(replica_id)),
     OpDef::new(Opcode::SdyManualComputation, ANY, Rule::Check(manual_rule), Eval::Values(manual)).regions(ONE),
-    OpDef::new(Opcode::CollectiveReduce, SOME, Rule::Check(rooted_rule), Eval::Values(collective_reduce)).regions(ONE).quantized(),
+    OpDef::new(Opcode::CollectiveReduce, SOME, Rule::Check(rooted_rule), Eval::Values(collective_reduce))
+        .regions(ONE)
+        .quantized(),
     refused!(AsyncDone),
     refused!(AsyncStart),
     refused!(Infeed),
@@ -161,15 +165,15 @@ fn devices_of(grid: Grid, ids: Ids, lists: &[Vec<i64>]) -> Vec<Vec<usize>> {
     let rows = lists.iter().map(|l| l.iter().filter_map(member).collect::<Vec<usize>>());
     match ids {
         Ids::Devices => rows.collect(),
-        Ids::Replicas => rows
-            .flat_map(|l| (0..partitions).map(move |p| l.iter().map(|r| r * partitions + p).collect()))
-            .collect(),
+        Ids::Replicas => {
+            rows.flat_map(|l| (0..partitions).map(move |p| l.iter().map(|r| r * partitions + p).collect())).collect()
+        }
         Ids::Partitions => {
             rows.flat_map(|l| (0..replicas).map(move |r| l.iter().map(|p| r * partitions + p).collect())).collect()
         }
-        Ids::ReplicasOfAll => rows
-            .map(|l| (0..partitions).flat_map(|p| l.iter().map(move |r| r * partitions + p)).collect())
-            .collect(),
+        Ids::ReplicasOfAll => {
+            rows.map(|l| (0..partitions).flat_map(|p| l.iter().map(move |r| r * partitions + p)).collect()).collect()
+        }
     }
 }
 

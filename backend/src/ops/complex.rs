@@ -2,9 +2,9 @@
 
 use tpusim_isa::num::{DType, DTypeKind};
 
+use super::binary::{broadcast_operand, broadcast_shapes};
 use super::complex_log::{log, sqrt};
 use super::elementwise::{C, UnaryFns, decode_complex};
-use super::binary::{broadcast_operand, broadcast_shapes};
 use super::rules::part;
 use super::site::ensure;
 use super::{Arity, Eval, OpDef, Rule, RuleError, Site, rules};
@@ -84,6 +84,12 @@ pub(super) fn abs(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault
 
 pub(super) fn mul(a: C, b: C) -> C {
     (a.0 * b.0 - a.1 * b.1, a.0 * b.1 + a.1 * b.0)
+}
+
+/// `x * x`, whose real part does not subtract infinities.
+pub(super) fn square(x: C) -> C {
+    let re = if x.0.abs() == x.1.abs() && x.0.is_finite() { 0.0 } else { (x.0 - x.1) * (x.0 + x.1) };
+    (re, 2.0 * (x.0 * x.1))
 }
 
 pub(super) fn div(a: C, b: C) -> C {

@@ -101,7 +101,8 @@ pub(super) fn sqrt(x: C) -> C {
     let (a, b) = (libm::scalbn(re.abs(), -k), libm::scalbn(im, -k));
     // The part that does not cancel first.
     let t = (f64::midpoint(libm::hypot(a, b), a)).sqrt();
-    let (u, v) = (libm::scalbn(t, k / 2), libm::scalbn(b / (2.0 * t), k / 2));
+    let u = libm::scalbn(t, k / 2);
+    let v = im / (2.0 * u);
     if re >= 0.0 { (u, v) } else { (v.abs(), u.copysign(im)) }
 }
 

@@ -100,7 +100,8 @@ fn tensor(operands: &[Value], i: usize) -> Result<&Tensor, Fault> {
 fn mhlo_top_k<'m>(_: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> Result<Vec<Value>, Fault> {
     let (x, values, indices) = (tensor(&operands, 0)?, site.result(0)?, site.result(1)?);
     let attrs = carried(site);
-    let k = attrs.int("k").and_then(|k| usize::try_from(k).ok()).ok_or_else(|| Fault::invalid("needs the integer `k`"))?;
+    let k =
+        attrs.int("k").and_then(|k| usize::try_from(k).ok()).ok_or_else(|| Fault::invalid("needs the integer `k`"))?;
     let n = x.shape().last().copied().ok_or_else(|| Fault::invalid("needs at least rank 1"))?;
     let mut dims = x.dims().to_vec();
     dims.pop();

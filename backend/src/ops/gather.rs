@@ -168,7 +168,8 @@ fn select_dims(site: &Site<'_>) -> Result<(usize, usize), RuleError> {
     let (x, i) = (site.operand(0)?, site.operand(1)?);
     let (dim, batch) = (site.dim("dim", x.rank())?, site.int("batch_dims")?);
     let batch = usize::try_from(batch).ok().filter(|&b| b <= dim && b <= i.rank());
-    let batch = batch.ok_or_else(|| RuleError::new("`batch_dims` should be at most `dim` and the rank of the indices"))?;
+    let batch =
+        batch.ok_or_else(|| RuleError::new("`batch_dims` should be at most `dim` and the rank of the indices"))?;
     ensure(x.dims[..batch] == i.dims[..batch], || format!("batching dimensions of {x} and {i} differ"))?;
     ensure(i.dtype.is_int(), || format!("indices should be integers, not {i}"))?;
     Ok((dim, batch))
@@ -185,8 +186,7 @@ fn index_select(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault> 
     let (shape, w) = (x.shape(), x.dtype().bytes());
     let product = |d: &[usize]| d.iter().product::<usize>();
     let (batches, outer, inner) = (product(&shape[..batch]), product(&shape[batch..dim]), product(&shape[dim + 1..]));
-    let indices: Vec<i128> =
-        operands[1].to_i64().into_iter().map(|v| int_value(operands[1].dtype(), v)).collect();
+    let indices: Vec<i128> = operands[1].to_i64().into_iter().map(|v| int_value(operands[1].dtype(), v)).collect();
     let per_batch = indices.len() / batches.max(1);
     let mut bytes = Vec::with_capacity(ty.bytes().unwrap_or(0) as usize);
     if inner * per_batch > 0 && shape[dim] == 0 && batches * outer > 0 {

@@ -129,7 +129,9 @@ fn solve(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault> {
 /// For each matrix of `x`: the factors below and above the diagonal in one, which row was exchanged in each step, and where each
 /// row of the product comes from. The pivot is the first of the largest magnitude.
 pub(super) fn lu(x: &Tensor) -> Result<(Tensor, Vec<i64>, Vec<i64>), Fault> {
-    let [.., m, n] = *x.shape().as_slice() else { return Err(Fault::invalid(format!("needs matrices, got {}", x.ty()))) };
+    let [.., m, n] = *x.shape().as_slice() else {
+        return Err(Fault::invalid(format!("needs matrices, got {}", x.ty())));
+    };
     let mut out = numbers(x)?;
     let (mut pivots, mut permutation) = (Vec::new(), Vec::new());
     for a in out.chunks_exact_mut((m * n).max(1)) {

@@ -6,9 +6,10 @@ use crate::eval::strided::{read, strides, write};
 use crate::eval::{Fault, Frame, Tensor, Value, terminator};
 use crate::hlo::{Opcode, TensorType};
 
-pub(super) static OPS: &[OpDef] = &[OpDef::new(Opcode::ChloScan, Arity::AtLeast(0), Rule::Check(rule), Eval::Values(scan))
-    .regions(Arity::Exactly(1))
-    .quantized()];
+pub(super) static OPS: &[OpDef] =
+    &[OpDef::new(Opcode::ChloScan, Arity::AtLeast(0), Rule::Check(rule), Eval::Values(scan))
+        .regions(Arity::Exactly(1))
+        .quantized()];
 
 struct Parts {
     inputs: usize,

@@ -48,7 +48,7 @@ macro_rules! unsupported {
 
 pub(super) static OPS: &[OpDef] = &[
     inverse!(ChloAcos, libm::acosf, libm::acos, complex_log::acos),
-    inverse!(ChloAcosh, libm::acoshf, libm::acosh, complex_log::acosh),
+    inverse!(ChloAcosh, math::acosh32, math::acosh64, complex_log::acosh),
     inverse!(ChloAsin, libm::asinf, libm::asin, complex_log::asin),
     inverse!(ChloAsinh, libm::asinhf, libm::asinh, complex_log::asinh),
     inverse!(ChloAtan, libm::atanf, libm::atan, complex_log::atan),
@@ -80,7 +80,7 @@ static SQUARE: UnaryFns = UnaryFns {
     f32: Some(|x| x * x),
     f64: Some(|x| x * x),
     int: Some(|_, x| x.wrapping_mul(x)),
-    complex: Some(|x| complex::mul(x, x)),
+    complex: Some(complex::square),
 };
 static NEXT_AFTER: BinaryFns = float2(math::next_after32, math::next_after64);
 pub(super) static ZETA: BinaryFns = float2(|s, q| math::zeta(s.into(), q.into()) as f32, math::zeta);

@@ -109,7 +109,13 @@ pub fn near(c: &Check, got: &Tensor, want: &Tensor) -> Option<String> {
     };
     let i = (0..g.len()).find(|&i| wrong(i))?;
     let count = (i..g.len()).filter(|&i| wrong(i)).count();
-    Some(format!("element {i} is {:e} instead of {:e} ({:?}); {count} of {} are wrong", g[i], w[i], c.nearness, g.len()))
+    Some(format!(
+        "element {i} is {:e} instead of {:e} ({:?}); {count} of {} are wrong",
+        g[i],
+        w[i],
+        c.nearness,
+        g.len()
+    ))
 }
 
 /// How many numbers of the type lie between two.

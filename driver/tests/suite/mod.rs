@@ -86,7 +86,9 @@ fn eval(module: &Module, inputs: &[Tensor], dot: DotPrecision) -> Result<Vec<Ten
 
 fn refused(e: EvalError) -> Outcome {
     match &e {
-        EvalError::Unsupported { op, what, .. } => Outcome::Unsupported(format!("eval: {}", group(&format!("{op}{what}")))),
+        EvalError::Unsupported { op, what, .. } => {
+            Outcome::Unsupported(format!("eval: {}", group(&format!("{op}{what}"))))
+        }
         _ => Outcome::Failed(format!("eval: {e}")),
     }
 }
@@ -111,7 +113,8 @@ fn parallel(p: &Parallel) -> Result<Vec<Tensor>, Outcome> {
     let mut inputs = Vec::new();
     for name in &p.programs {
         let Some(f) = module.func(name) else { return Err(Outcome::Failed(format!("there is no @{name}"))) };
-        let mut value = |ty: &Type| if *ty == Type::Token { Some(Value::Token) } else { given.next().map(Value::Tensor) };
+        let mut value =
+            |ty: &Type| if *ty == Type::Token { Some(Value::Token) } else { given.next().map(Value::Tensor) };
         inputs.push(f.params.iter().filter_map(|p| value(f.ty(p.value))).collect());
     }
     let grid = Grid { replicas: p.programs.len() / p.partitions.max(1), partitions: p.partitions };
