@@ -65,9 +65,7 @@ impl ParamValue {
             ParamValue::Size(_) => size(text).map(ParamValue::Size),
             ParamValue::OptionalSize(_) if text == "model" => Some(ParamValue::OptionalSize(None)),
             ParamValue::OptionalSize(_) => size(text).map(|n| ParamValue::OptionalSize(Some(n))),
-            ParamValue::Choice(_, names) => {
-                names.iter().find(|n| **n == text).map(|n| ParamValue::Choice(n, names))
-            }
+            ParamValue::Choice(_, names) => names.iter().find(|n| **n == text).map(|n| ParamValue::Choice(n, names)),
             ParamValue::Float(_) => {
                 let name = text.to_ascii_lowercase();
                 float_types().find(|d| d.name().to_ascii_lowercase() == name).map(ParamValue::Float)

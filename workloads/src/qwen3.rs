@@ -86,11 +86,8 @@ fn build(p: &Params) -> Result<Verified<Module>, WorkloadError> {
         x = block(&mut f, x, &shape, &format!("layer{layer}/"));
     }
     let norm = scale(&mut f, "final_norm", TensorType::new([shape.d], dtype));
-    let head = if model.tied {
-        table
-    } else {
-        weight(&mut f, "head", TensorType::new([vocab, shape.d], dtype), shape.d)
-    };
+    let head =
+        if model.tied { table } else { weight(&mut f, "head", TensorType::new([vocab, shape.d], dtype), shape.d) };
     f.name("final_norm");
     let h = rms_norm(&mut f, x, norm);
     f.name("logits");

@@ -71,9 +71,8 @@ pub(crate) fn block(f: &mut FuncBuilder<'_>, x: ValueId, s: &Shape, prefix: &str
     let weights = |f: &mut FuncBuilder<'_>, name: &str, k: i64, n: i64| {
         weight(f, &format!("{prefix}{name}"), TensorType::new([k, n], dtype), k)
     };
-    let norm = |f: &mut FuncBuilder<'_>, name: &str, n: i64| {
-        scale(f, &format!("{prefix}{name}"), TensorType::new([n], dtype))
-    };
+    let norm =
+        |f: &mut FuncBuilder<'_>, name: &str, n: i64| scale(f, &format!("{prefix}{name}"), TensorType::new([n], dtype));
     let input_norm = norm(f, "input_norm", d);
     let wq = weights(f, "wq", d, heads * dim);
     let wk = weights(f, "wk", d, kv_heads * dim);

@@ -1,7 +1,9 @@
 //! ResNet-50 on a batch of images: the forward pass to logits, channels last, batch norms folded into the weights or as operations of
 //! their own. The stride of a stage sits on its first 3 x 3 convolution (version 1.5).
 
-use tpusim_backend::hlo::{Attr, ConvDims, FuncBuilder, Module, ModuleBuilder, Opcode, TensorType, Type, ValueId, Verified};
+use tpusim_backend::hlo::{
+    Attr, ConvDims, FuncBuilder, Module, ModuleBuilder, Opcode, TensorType, Type, ValueId, Verified,
+};
 use tpusim_isa::num::DType;
 
 use crate::draw::{Draw, drawn, scale, weight};
