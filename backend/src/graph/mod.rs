@@ -48,6 +48,35 @@ impl DotSpec {
     }
 }
 
+/// How the window of a convolution lies along one spatial dimension. The operand may be dilated and has zeros in front and behind, as
+/// many as the window sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConvWindow {
+    /// Elements of the window.
+    pub size: u64,
+    /// From one window to the next.
+    pub stride: u64,
+    /// From one element of the window to the next.
+    pub dilation: u64,
+    /// From one element of the operand to the next.
+    pub base: u64,
+    /// Zeros in front of the operand.
+    pub low: u64,
+}
+
+/// Dimensions of a convolution: of (groups, batch, spatial, features) by (groups, spatial, features, output features) into (groups,
+/// batch, spatial, output features).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ConvSpec {
+    /// The window along each spatial dimension.
+    pub windows: Vec<ConvWindow>,
+    /// Whether the last dimension of the window is contracted together with the features, which lie next to it in memory: it is not
+    /// dilated, and sees no zeros.
+    pub folded: bool,
+    /// As [`DotSpec::useful`].
+    pub useful: bool,
+}
+
 /// What a node computes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeOp {
@@ -96,6 +125,8 @@ pub enum NodeOp {
     Reduce(Combine, Vec<usize>),
     /// Matrix product.
     Dot(DotSpec),
+    /// Convolution.
+    Conv(ConvSpec),
     /// Work with code of its own that is never fused. The node itself has no elements; its results are [`NodeOp::Result`] nodes.
     Special(Special),
     /// Result of a special node, its only operand.

@@ -2,6 +2,7 @@
 
 mod argmax;
 mod contract;
+mod conv_window;
 mod convolution;
 mod dynamic;
 mod gather;
