@@ -47,7 +47,7 @@ pub struct Scatter {
     /// Updates of a batch.
     pub batch: u64,
     /// How one element of each array and of its update combine.
-    pub region: Region,
+    pub region: Function,
 }
 
 impl Scatter {
@@ -68,14 +68,14 @@ impl Scatter {
 
 /// A function of scalars that is computed elementwise.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Region {
+pub struct Function {
     /// Its values, operands before their users.
     pub values: Vec<Term>,
     /// Which of them are its results.
     pub results: Vec<usize>,
 }
 
-/// A value of a [`Region`].
+/// A value of a [`Function`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Term {
     /// What it is.

@@ -7,6 +7,7 @@ pub mod expr;
 pub mod gather;
 pub mod math;
 pub mod nest;
+pub mod scalar;
 pub mod schedule;
 pub mod vcode;
 pub mod vector;

@@ -2,20 +2,24 @@
 
 mod argmax;
 mod contract;
+mod conv_window;
 mod convolution;
+mod dynamic;
 mod gather;
 mod make;
 mod ops;
+mod region;
 mod scatter;
 mod select_scatter;
 mod special;
+mod trip;
 mod wide;
 mod window;
 
 use rustc_hash::FxHashMap;
 use tpusim_isa::num::{DType, DTypeKind};
 
-use super::{Graph, Node, NodeId, NodeOp};
+use super::{Graph, Node, NodeId, own_operands};
 use crate::hlo::{Block, Func, LocId, Module, Op, Opcode, ValueId, Verified};
 use crate::lower::math::{MapOp, holds};
 
@@ -64,21 +68,31 @@ pub fn from_module_with(module: &Verified<Module>, pad_contraction: bool) -> Res
         message: "there is no function `main`".into(),
     })?;
     let graph = Graph { name: module.name.clone(), ..Graph::default() };
-    let mut b = Builder { module, graph, seen: FxHashMap::default(), pad_contraction };
+    let mut b = Builder {
+        module,
+        graph,
+        seen: FxHashMap::default(),
+        pad_contraction,
+        imports: FxHashMap::default(),
+        binds: Vec::new(),
+        outer: Vec::new(),
+        rebuilt: 0,
+    };
     let mut env = Env::default();
     for (i, p) in main.params.iter().enumerate() {
         let t = b.tensor(main, p.value, "parameter", p.loc)?;
         let name = module.locs.name(p.loc).unwrap_or("").to_owned();
         let value = b.parameter(i as u32, &t, name);
+        if p.attrs.get("tf.aliasing_output").is_some() || p.attrs.flag("jax.buffer_donor") {
+            b.graph.donated.extend(b.graph.params.last());
+        }
         env.insert(p.value, value);
     }
     let outputs = b.block(main, &main.body, &mut env, 0, None)?;
     b.graph.outputs = outputs.into_iter().map(|v| b.output(v)).collect();
-    b.separate_outputs();
-    b.prune();
-    if b.drop_copies() {
-        b.prune();
-    }
+    b.graph.prune(true);
+    b.graph.separate_outputs();
+    own_operands(&mut b.graph, &|_, _| false);
     Ok(b.graph)
 }
 
@@ -98,6 +112,14 @@ struct Builder<'m> {
     /// Nodes by what they compute, to share equal ones.
     seen: FxHashMap<Key, NodeId>,
     pad_contraction: bool,
+    /// In a region: nodes of the graph around, and what stands for them here.
+    imports: FxHashMap<NodeId, NodeId>,
+    /// In a region: what its parameters stand for.
+    binds: Vec<region::Bind>,
+    /// The graphs around this one, the next one last.
+    outer: Vec<region::Frame>,
+    /// Regions that were built more than once.
+    rebuilt: usize,
 }
 
 /// Shape of a node to be.
@@ -145,51 +167,6 @@ impl Builder<'_> {
         Ok(Shape { dims, dtype: t.dtype })
     }
 
-    /// Every result gets a node of its own: parameters, constants and results given twice are copied.
-    fn separate_outputs(&mut self) {
-        let mut taken = std::collections::BTreeSet::new();
-        for i in 0..self.graph.outputs.len() {
-            let id = self.graph.outputs[i];
-            let n = self.graph.node(id).clone();
-            if taken.insert(id) && !matches!(n.op, NodeOp::Param(_) | NodeOp::Const(_)) {
-                continue;
-            }
-            let copy = NodeId(self.graph.nodes.len() as u32);
-            let op = NodeOp::Map(MapOp::Copy);
-            self.graph.nodes.push(Node { op, args: vec![id], name: "copy", ..n });
-            self.graph.outputs[i] = copy;
-        }
-    }
-
-    /// Drops what no output needs.
-    fn prune(&mut self) {
-        let mut need = vec![false; self.graph.nodes.len()];
-        let mut work: Vec<NodeId> = self.graph.outputs.clone();
-        work.extend(&self.graph.params);
-        while let Some(n) = work.pop() {
-            if !std::mem::replace(&mut need[n.ix()], true) {
-                work.extend(&self.graph.nodes[n.ix()].args);
-            }
-        }
-        let mut renumber = vec![NodeId(0); need.len()];
-        let mut nodes = Vec::new();
-        for (ix, node) in std::mem::take(&mut self.graph.nodes).into_iter().enumerate() {
-            if need[ix] {
-                renumber[ix] = NodeId(nodes.len() as u32);
-                nodes.push(node);
-            }
-        }
-        for n in &mut nodes {
-            for a in &mut n.args {
-                *a = renumber[a.ix()];
-            }
-        }
-        self.graph.nodes = nodes;
-        for n in self.graph.outputs.iter_mut().chain(&mut self.graph.params) {
-            *n = renumber[n.ix()];
-        }
-    }
-
     fn block(
         &mut self,
         f: &Func,
@@ -206,7 +183,11 @@ impl Builder<'_> {
             if op.opcode == Opcode::Return {
                 return Ok(args);
             }
-            let results = self.op(f, op, args, depth, site).map_err(|e| self.placed(e, op, site))?;
+            let results = match op.opcode {
+                Opcode::While | Opcode::If | Opcode::Case => self.control(f, op, &args, env, depth, site),
+                _ => self.op(f, op, args, depth, site),
+            };
+            let results = results.map_err(|e| self.placed(e, op, site))?;
             for (r, id) in op.results.iter().zip(results) {
                 env.insert(*r, id);
             }

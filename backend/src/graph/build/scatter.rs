@@ -5,7 +5,7 @@
 
 use tpusim_isa::num::DType;
 
-use super::super::{NodeId, NodeOp, Region, Scatter, Special, Term, What, Windows};
+use super::super::{Function, NodeId, NodeOp, Scatter, Special, Term, What, Windows};
 use super::gather::{Axis, Ints, cut, row_major};
 use super::*;
 use crate::hlo::{Attr, Op, ScatterDims};
@@ -60,7 +60,7 @@ impl Builder<'_> {
         if args.iter().any(empty) {
             return Ok(arrays.to_vec());
         }
-        let region = self.region(f, op, &region.block, arrays, site)?;
+        let region = self.function(f, op, &region.block, arrays, site)?;
         let results = arrays.to_vec();
         let (arrays, updates) = (nodes(arrays), nodes(updates));
         let shapes: Vec<Shape> =
@@ -71,8 +71,7 @@ impl Builder<'_> {
         let most = (BATCH_BYTES / u.bytes).clamp(1, LARGEST_BATCH);
         let whole = (most / 4..=most.min(count)).rev().find(|k| *k > 0 && count.is_multiple_of(*k));
         let batch = whole.unwrap_or(most.min(count));
-        // Results are written over copies of the arrays.
-        let mut state: Vec<NodeId> = arrays.iter().map(|&a| self.copy(a, site)).collect();
+        let mut state = arrays.to_vec();
         let parts = [(0, count / batch, batch), (count / batch * batch, 1, count % batch)];
         for (start, batches, batch) in parts.into_iter().filter(|p| p.1 * p.2 > 0) {
             let number = batches * batch;
@@ -104,38 +103,6 @@ impl Builder<'_> {
             .collect())
     }
 
-    /// A copy of `a` that nothing else uses.
-    fn copy(&mut self, a: NodeId, site: &(String, String)) -> NodeId {
-        let id = NodeId(self.graph.nodes.len() as u32);
-        let (dims, dtype) = (self.node(a).dims.clone(), self.node(a).dtype);
-        let (source, location) = site.clone();
-        let op = NodeOp::Map(MapOp::Copy);
-        self.graph.nodes.push(Node { op, args: vec![a], dims, dtype, source, location, name: "copy" });
-        id
-    }
-
-    /// Takes out copies for special nodes that overwrite an operand, where that operand is the result of another one and nothing
-    /// else needs it. Whether there were any.
-    pub(super) fn drop_copies(&mut self) -> bool {
-        let users = self.graph.users();
-        let mut changed = false;
-        for ix in 0..self.graph.nodes.len() {
-            let NodeOp::Special(what) = &self.graph.nodes[ix].op else { continue };
-            for (_, operand) in what.in_place() {
-                let copy = self.graph.nodes[ix].args[operand];
-                let c = self.graph.node(copy);
-                let &[from] = &c.args[..] else { continue };
-                let alone = users[from.ix()].len() == 1 && users[copy.ix()].len() == 1;
-                let result = matches!(self.graph.node(from).op, NodeOp::Result(_));
-                if c.op == NodeOp::Map(MapOp::Copy) && alone && result && !self.graph.outputs.contains(&from) {
-                    self.graph.nodes[ix].args[operand] = from;
-                    changed = true;
-                }
-            }
-        }
-        changed
-    }
-
     fn updates(
         &mut self,
         op: &Op,
@@ -161,7 +128,7 @@ impl Builder<'_> {
 
         let window: Vec<(u64, u64)> = whole.iter().map(|&(a, u)| (shape[u], strides[a])).collect();
         let types: Vec<DType> = arrays.iter().map(|&a| self.node(a).dtype).collect();
-        let one = Scatter { windows: Windows::new(1, [], 1), batch: 1, region: Region::default() };
+        let one = Scatter { windows: Windows::new(1, [], 1), batch: 1, region: Function::default() };
         let words = one.words(types.iter().copied());
         let largest = types.iter().map(|t| t.bytes() as u64).max().unwrap_or(4);
         let (outside, inner) = cut(&window, largest, words, BATCH_BYTES / 8);
@@ -217,14 +184,14 @@ impl Builder<'_> {
     }
 
     /// The region of a scatter as a function of scalars.
-    fn region(
+    fn function(
         &mut self,
         f: &Func,
         op: &Op,
         block: &Block,
         arrays: &[Value],
         site: &(String, String),
-    ) -> Result<Region, LowerError> {
+    ) -> Result<Function, LowerError> {
         let fail = |b: &Self, what: &str| {
             let m = format!("{what} in its region; elementwise functions of the elements and constants are lowered");
             b.error(op.opcode.name(), op.loc, m)
@@ -250,11 +217,11 @@ impl Builder<'_> {
         let results = self.block(f, block, &mut env, 0, Some(site));
         let inner = std::mem::replace(&mut self.graph, saved.0);
         self.seen = saved.1;
-        let results = results?;
+        let results = nodes(&results?);
         if !typed {
             return Err(fail(self, "other types than those of the arrays are not lowered yet"));
         }
-        let mut out = Region::default();
+        let mut out = Function::default();
         for n in &inner.nodes {
             let what = match &n.op {
                 NodeOp::Param(k) => What::Param(*k as usize),
@@ -271,7 +238,7 @@ impl Builder<'_> {
             };
             out.values.push(Term { what, args: n.args.iter().map(|a| a.ix()).collect(), dtype: n.dtype });
         }
-        out.results = nodes(&results).iter().map(|r| r.ix()).collect();
+        out.results = results.iter().map(|r| r.ix()).collect();
         let types = nodes(arrays).into_iter().map(|a| self.node(a).dtype);
         let same = out.results.iter().map(|&r| out.values[r].dtype).eq(types);
         if !same {

@@ -16,7 +16,7 @@ use super::super::math::{Types, Val, as_v, map};
 use super::super::vcode::{Code, Object, Place};
 use super::Layout;
 use super::places::{Feed, Load, each, unroll};
-use crate::graph::{Region, Scatter, What};
+use crate::graph::{Function, Scatter, What};
 
 /// Registers of a window that are computed together.
 const REGISTERS: u32 = 8;
@@ -57,7 +57,7 @@ pub struct ScatterKernel {
     /// Where the slots start.
     pub slots: i64,
     /// How elements combine.
-    pub region: Region,
+    pub region: Function,
 }
 
 /// Where an array's windows and updates are in VMEM.
@@ -247,7 +247,7 @@ impl ScatterKernel {
 }
 
 /// The region's results for registers of its parameters.
-fn evaluate(c: &mut Code, region: &Region, params: &[Parts]) -> Vec<Parts> {
+fn evaluate(c: &mut Code, region: &Function, params: &[Parts]) -> Vec<Parts> {
     let mut values: Vec<Parts> = Vec::new();
     for v in &region.values {
         let value = match v.what {

@@ -45,6 +45,23 @@ impl Value {
         }
     }
 
+    /// Its nodes, one or two.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        let (first, second) = match *self {
+            Value::One(n) => (n, None),
+            Value::Pair(_, [a, b]) => (a, Some(b)),
+        };
+        std::iter::once(first).chain(second)
+    }
+
+    /// A value of the same type made of other nodes.
+    pub fn map(self, mut f: impl FnMut(NodeId) -> NodeId) -> Value {
+        match self {
+            Value::One(n) => Value::One(f(n)),
+            Value::Pair(t, p) => Value::Pair(t, p.map(f)),
+        }
+    }
+
     /// The nodes of a pair.
     pub fn pair(self) -> Option<(DType, Parts)> {
         match self {
