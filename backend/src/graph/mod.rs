@@ -10,6 +10,7 @@ use tpusim_isa::num::DType;
 
 use crate::hlo::Literal;
 use crate::lower::math::{Combine, MapOp};
+use crate::lower::sort::SortSpec;
 
 pub use build::{K_MULTIPLE, LowerError, from_module, from_module_with, register_bits};
 
@@ -87,12 +88,17 @@ pub enum NodeOp {
 
 /// Work with code of its own. Operands are stored arrays, dense and row-major.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Special {}
+pub enum Special {
+    /// Sorts words of 32 bits along a dimension.
+    Sort(SortSpec),
+}
 
 impl Special {
     /// Results that start as the contents of an operand and overwrite it: `(result, operand)`. The operand has no other user.
     pub fn in_place(&self) -> Vec<(usize, usize)> {
-        match *self {}
+        match self {
+            Special::Sort(_) => Vec::new(),
+        }
     }
 }
 

@@ -7,5 +7,6 @@ pub mod expr;
 pub mod math;
 pub mod nest;
 pub mod schedule;
+pub mod sort;
 pub mod vcode;
 pub mod vector;

@@ -5,6 +5,8 @@ mod contract;
 mod convolution;
 mod make;
 mod ops;
+mod regions;
+mod sort;
 mod special;
 mod window;
 
@@ -198,7 +200,11 @@ impl Builder<'_> {
             if op.opcode == Opcode::Return {
                 return Ok(args);
             }
-            let results = self.op(f, op, args, depth, site).map_err(|e| self.placed(e, op, site))?;
+            let results = match self.region_op(f, op, &args, env, site) {
+                Some(r) => r,
+                None => self.op(f, op, args, depth, site),
+            };
+            let results = results.map_err(|e| self.placed(e, op, site))?;
             for (r, id) in op.results.iter().zip(results) {
                 env.insert(*r, id);
             }
