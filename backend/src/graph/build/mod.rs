@@ -9,7 +9,9 @@ mod gather;
 mod make;
 mod ops;
 mod region;
+mod regions;
 mod scatter;
+mod sort;
 mod special;
 mod trip;
 mod wide;
@@ -182,8 +184,11 @@ impl Builder<'_> {
             if op.opcode == Opcode::Return {
                 return Ok(args);
             }
-            let results = match op.opcode {
-                Opcode::While | Opcode::If | Opcode::Case => self.control(f, op, &args, env, depth, site),
+            let single: Option<Vec<NodeId>> = args.iter().map(|v| v.one()).collect();
+            let regional = single.and_then(|single| self.region_op(f, op, &single, env, site));
+            let results = match (op.opcode, regional) {
+                (_, Some(r)) => r.map(|ids| ids.into_iter().map(Value::One).collect()),
+                (Opcode::While | Opcode::If | Opcode::Case, _) => self.control(f, op, &args, env, depth, site),
                 _ => self.op(f, op, args, depth, site),
             };
             let results = results.map_err(|e| self.placed(e, op, site))?;
