@@ -1,8 +1,8 @@
 // A loop that a word of HBM ends, which an operation in its body counts down, and a branch by what it holds.
 program "while case" chip "v4" hbm_peak 8 vmem_peak 0
 
-info 0 "subtract.1" source "jit(f)/while/body/sub" at "f.py:4" mxu_flops 0 vector_flops 1 dtype s32 cores 1 modelled 0
-info 1 "add.2" source "jit(f)/while/body/cond/branch_1_fun/add" at "f.py:6" mxu_flops 0 vector_flops 1 dtype s32 cores 1 modelled 0
+info 0 "subtract.1" source "jit(f)/while/body/sub" at "f.py:4" mxu_flops 0 vector_flops 1 dtype i32 cores 1 modelled 0
+info 1 "add.2" source "jit(f)/while/body/cond/branch_1_fun/add" at "f.py:6" mxu_flops 0 vector_flops 1 dtype i32 cores 1 modelled 0
 
 flow 0 while "stablehlo.while" at "f.py:3"
 flow 1 case "stablehlo.case" at "f.py:5"
