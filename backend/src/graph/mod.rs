@@ -66,6 +66,17 @@ pub enum NodeOp {
         /// Step of each dimension.
         step: Vec<i64>,
     },
+    /// The part of the first operand that starts, along each of these dimensions, at the index that the next operand gives; the
+    /// others are whole. Indices are integer scalars and clamped so that the part lies inside.
+    DynSlice(Vec<usize>),
+    /// The first operand with the second one in place of a part of it, which starts along each of `axes` at the index that the next
+    /// operand gives, clamped as in [`NodeOp::DynSlice`].
+    DynUpdate {
+        /// First element along each dimension that is not listed; 0 for those that are.
+        start: Vec<u64>,
+        /// Dimensions along which an operand gives the start.
+        axes: Vec<usize>,
+    },
     /// Operands one after the other along a dimension.
     Concat(usize),
     /// First operand with the second (a scalar) around and between its elements.
@@ -79,6 +90,21 @@ pub enum NodeOp {
     Reduce(Combine, Vec<usize>),
     /// Matrix product.
     Dot(DotSpec),
+    /// Work with code of its own that is never fused. The node itself has no elements; its results are [`NodeOp::Result`] nodes.
+    Special(Special),
+    /// Result of a special node, its only operand.
+    Result(usize),
+}
+
+/// Work with code of its own. Operands are stored arrays, dense and row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Special {}
+
+impl Special {
+    /// Results that start as the contents of an operand and overwrite it: `(result, operand)`. The operand has no other user.
+    pub fn in_place(&self) -> Vec<(usize, usize)> {
+        match *self {}
+    }
 }
 
 /// A node.
@@ -123,6 +149,8 @@ pub struct Graph {
     pub params: Vec<NodeId>,
     /// Results in order.
     pub outputs: Vec<NodeId>,
+    /// Parameters whose arrays the program may overwrite.
+    pub donated: Vec<NodeId>,
 }
 
 impl Graph {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tpusim_isa::program::{Buffer, BufferKind};
 
-use super::fuse::Plan;
+use super::fuse::{Plan, Step};
 use crate::graph::{Graph, NodeId, NodeOp};
 
 /// Arrays start at multiples of this.
@@ -27,12 +27,44 @@ pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
     let steps = plan.steps.len() as u32;
     let mut first: Vec<Option<u32>> = vec![None; g.nodes.len()];
     let mut last = vec![0u32; g.nodes.len()];
+    // Nodes that share the array of another one.
+    let mut shares: Vec<Option<NodeId>> = vec![None; g.nodes.len()];
     for (i, s) in plan.steps.iter().enumerate() {
         let i = i as u32;
-        first[s.root.ix()].get_or_insert(i);
-        last[s.root.ix()] = i;
-        for r in &s.reads {
+        for r in s.reads(g) {
             last[r.ix()] = last[r.ix()].max(i);
+        }
+        for w in s.writes() {
+            first[w.ix()].get_or_insert(i);
+            last[w.ix()] = last[w.ix()].max(i);
+        }
+        if let Step::Kernel(f) = s
+            && let Some(operand) = f.updates
+        {
+            shares[operand.ix()] = Some(f.root);
+        }
+        if let Step::Special(s) = s
+            && let NodeOp::Special(what) = &g.node(s.node).op
+        {
+            for (result, operand) in what.in_place() {
+                if let Some(Some(r)) = s.results.get(result) {
+                    shares[g.node(s.node).args[operand].ix()] = Some(*r);
+                }
+            }
+        }
+    }
+    // The last of a chain of nodes that share an array stands for all of them; results come after their operands. A chain that starts
+    // at a parameter lies in the parameter's array.
+    let mut donor: Vec<Option<NodeId>> = vec![None; g.nodes.len()];
+    for n in (0..g.nodes.len()).rev() {
+        if let Some(r) = shares[n] {
+            let end = shares[r.ix()].unwrap_or(r);
+            shares[n] = Some(end);
+            // Of two numbers the lower, of a number and nothing the number.
+            first[end.ix()] = first[n].map_or(first[end.ix()], |f| Some(first[end.ix()].map_or(f, |e| e.min(f))));
+            if let NodeOp::Param(_) = g.nodes[n].op {
+                donor[end.ix()] = Some(NodeId(n as u32));
+            }
         }
     }
     let mut out = MemoryPlan { address: vec![None; g.nodes.len()], ..MemoryPlan::default() };
@@ -40,6 +72,11 @@ pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
     let end = steps.saturating_sub(1);
     let mut place = |out: &mut MemoryPlan, n: NodeId, kind: BufferKind, live: (u32, u32)| {
         let bytes = g.node(n).bytes();
+        if let Some(offset) = donor[n.ix()].and_then(|d| out.address[d.ix()]) {
+            out.address[n.ix()] = Some(offset);
+            out.buffers.push(Buffer { offset, bytes, kind, live });
+            return;
+        }
         out.address[n.ix()] = Some(fixed);
         out.buffers.push(Buffer { offset: fixed, bytes, kind, live });
         fixed += bytes.next_multiple_of(ALIGN);
@@ -59,10 +96,15 @@ pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
             place(&mut out, NodeId(ix as u32), BufferKind::Constant(data), (0, end));
         }
     }
+    for n in 0..g.nodes.len() {
+        if let (Some(d), None) = (donor[n], out.address[n]) {
+            out.address[n] = out.address[d.ix()];
+        }
+    }
     let base = fixed;
     // Temporaries in order of their first write, each at the lowest gap between those alive at the same time.
     let mut temps: Vec<usize> =
-        (0..g.nodes.len()).filter(|&n| first[n].is_some() && out.address[n].is_none()).collect();
+        (0..g.nodes.len()).filter(|&n| first[n].is_some() && out.address[n].is_none() && shares[n].is_none()).collect();
     temps.sort_by_key(|&n| (first[n], n));
     let mut placed: Vec<(u64, u64, u32, u32)> = Vec::new();
     let mut top = base;
@@ -84,6 +126,11 @@ pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
         top = top.max(end);
         out.address[n] = Some(at);
         out.buffers.push(Buffer { offset: at, bytes, kind: BufferKind::Temp, live: (from, to) });
+    }
+    for (n, s) in shares.iter().enumerate() {
+        if let Some(s) = s {
+            out.address[n] = out.address[s.ix()];
+        }
     }
     out.peak = top;
     out

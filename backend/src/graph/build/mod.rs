@@ -3,6 +3,7 @@
 mod argmax;
 mod contract;
 mod convolution;
+mod dynamic;
 mod make;
 mod ops;
 mod special;
@@ -67,6 +68,9 @@ pub fn from_module_with(module: &Verified<Module>, pad_contraction: bool) -> Res
         let t = b.tensor(main, p.value, "parameter", p.loc)?;
         let name = module.locs.name(p.loc).unwrap_or("").to_owned();
         let value = b.parameter(i as u32, &t, name);
+        if p.attrs.get("tf.aliasing_output").is_some() || p.attrs.flag("jax.buffer_donor") {
+            b.graph.donated.extend(b.graph.params.last().copied());
+        }
         env.insert(p.value, value);
     }
     let outputs = b.block(main, &main.body, &mut env, 0, None)?;
@@ -179,7 +183,8 @@ impl Builder<'_> {
             }
         }
         self.graph.nodes = nodes;
-        for n in self.graph.outputs.iter_mut().chain(&mut self.graph.params) {
+        let g = &mut self.graph;
+        for n in g.outputs.iter_mut().chain(&mut g.params).chain(&mut g.donated) {
             *n = renumber[n.ix()];
         }
     }
