@@ -85,7 +85,7 @@ pub fn from_module_with(module: &Verified<Module>, pad_contraction: bool) -> Res
         let name = module.locs.name(p.loc).unwrap_or("").to_owned();
         let value = b.parameter(i as u32, &t, name);
         if p.attrs.get("tf.aliasing_output").is_some() || p.attrs.flag("jax.buffer_donor") {
-            b.graph.donated.extend(b.graph.params.last());
+            b.graph.donated.extend(b.graph.params.last().copied());
         }
         env.insert(p.value, value);
     }
