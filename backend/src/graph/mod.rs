@@ -14,7 +14,7 @@ use crate::hlo::Literal;
 use crate::lower::math::{Combine, MapOp};
 
 pub use build::{K_MULTIPLE, LowerError, from_module, from_module_with, register_bits};
-pub use own::own_operands;
+pub use own::{last_heir, own_operands};
 pub use region::{Case, Region, While};
 
 /// Index of a node.
@@ -69,6 +69,17 @@ pub enum NodeOp {
         start: Vec<u64>,
         /// Step of each dimension.
         step: Vec<i64>,
+    },
+    /// The part of the first operand that starts, along each of these dimensions, at the index that the next operand gives; the
+    /// others are whole. Indices are integer scalars and clamped so that the part lies inside.
+    DynSlice(Vec<usize>),
+    /// The first operand with the second one in place of a part of it, which starts along each of `axes` at the index that the next
+    /// operand gives, clamped as in [`NodeOp::DynSlice`].
+    DynUpdate {
+        /// First element along each dimension that is not listed; 0 for those that are.
+        start: Vec<u64>,
+        /// Dimensions along which an operand gives the start.
+        axes: Vec<usize>,
     },
     /// Operands one after the other along a dimension.
     Concat(usize),
@@ -150,6 +161,8 @@ pub struct Graph {
     pub params: Vec<NodeId>,
     /// Results in order.
     pub outputs: Vec<NodeId>,
+    /// Parameters whose arrays the program may overwrite.
+    pub donated: Vec<NodeId>,
 }
 
 impl Graph {

@@ -6,6 +6,7 @@ pub mod emit;
 pub mod expr;
 pub mod math;
 pub mod nest;
+pub mod scalar;
 pub mod schedule;
 pub mod vcode;
 pub mod vector;

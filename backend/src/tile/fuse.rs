@@ -10,6 +10,8 @@
 //! A producer with users outside the kernel is computed again if that is cheap, else stored. Everything else is loaded: data
 //! movement through a [`View`] of the stored array behind it.
 
+mod dynamic;
+
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
@@ -18,8 +20,9 @@ use tpusim_isa::num::DType;
 use super::region::{RegionPlan, regions};
 use super::view::{View, dense_strides};
 use crate::graph::{DotSpec, Graph, NodeId, NodeOp};
-use crate::lower::expr::{Access, Kind, Node, NodeIx};
+use crate::lower::expr::{Access, Kind, Node, NodeIx, Shift};
 use crate::lower::math::{Combine, MapOp};
+use crate::lower::scalar::{Scalar, ScalarIx};
 
 /// Nodes one kernel may hold.
 pub const MAX_NODES: usize = 160;
@@ -39,6 +42,10 @@ pub struct Fusion {
     pub stores: Vec<(NodeIx, Access)>,
     /// The matrix product it is the epilogue of.
     pub product: Option<Product>,
+    /// Scalars that move what is read and written.
+    pub scalars: Vec<Scalar>,
+    /// The stored node whose array becomes that of the root: the kernel writes a part of it.
+    pub updates: Option<NodeId>,
     /// Stored nodes it reads.
     pub reads: Vec<NodeId>,
     /// Names of the source's operations in it.
@@ -60,6 +67,8 @@ pub struct Product {
     pub map: DimMap,
     /// Stored array behind each operand, and how the operand reads it (in elements, over the operand's dimensions).
     pub operands: [(NodeId, View); 2],
+    /// What moves each operand, in bytes.
+    pub shifts: [Vec<Shift>; 2],
 }
 
 /// How to cut.
@@ -147,7 +156,7 @@ pub fn plan(g: &Graph) -> Plan {
 pub fn copy(g: &Graph, root: NodeId, from: NodeId) -> Fusion {
     let mut p = Planner { g, options: Options::default(), users: g.users(), stored: BTreeSet::new(), cost: costs(g) };
     p.stored.extend([root, from]);
-    p.part(root, root, View { offset: 0, strides: dense_strides(&g.node(root).dims) })
+    p.part(root, root, View::dense(&g.node(root).dims))
 }
 
 /// Cuts `g` into kernels in a certain way.
@@ -177,7 +186,11 @@ pub fn plan_with(g: &Graph, options: Options) -> Plan {
         if g.node(root).elements() == 0 {
             continue;
         }
-        for f in p.kernels(root) {
+        let kernels = match &g.node(root).op {
+            NodeOp::DynUpdate { .. } => p.update(root, &todo),
+            _ => p.kernels(root),
+        };
+        for f in kernels {
             todo.extend(f.reads.iter().copied().filter(|r| p.rooted(*r) && *r != root));
             steps.push(Step::Kernel(Box::new(f)));
         }
@@ -195,11 +208,14 @@ fn costs(g: &Graph) -> Vec<u32> {
             | NodeOp::Dot(_)
             | NodeOp::Concat(_)
             | NodeOp::Pad { .. }
+            | NodeOp::DynUpdate { .. }
             | NodeOp::Special(_)
             | NodeOp::Result(_) => 1000,
             _ => 0,
         };
-        cost[ix] = n.args.iter().fold(own, |c, a| c.saturating_add(cost[a.ix()]));
+        // Indices are the scalar unit's work.
+        let args = if let NodeOp::DynSlice(_) = n.op { &n.args[..1] } else { &n.args[..] };
+        cost[ix] = args.iter().fold(own, |c, a| c.saturating_add(cost[a.ix()]));
     }
     cost
 }
@@ -238,11 +254,8 @@ impl Planner<'_> {
                 for &a in &n.args {
                     let offset = at * row_major[*d];
                     at += self.g.node(a).dims[*d] as i64;
-                    out.push(self.part(
-                        root,
-                        a,
-                        View { offset, strides: strides_for(&self.g.node(a).dims, &row_major) },
-                    ));
+                    let strides = strides_for(&self.g.node(a).dims, &row_major);
+                    out.push(self.part(root, a, View { offset, strides, shifts: Vec::new() }));
                 }
                 out.reverse();
                 out
@@ -252,16 +265,16 @@ impl Planner<'_> {
                 let step: Vec<i64> = interior.iter().map(|&i| i as i64 + 1).collect();
                 let mut out = Vec::new();
                 if self.g.node(n.args[0]).elements() > 0 {
-                    let full: Vec<i64> = full_strides(&n.dims);
-                    let v = View { offset: 0, strides: full }.slice(low, &step);
-                    let v = View { offset: v.offset, strides: strides_for(&inner, &v.strides) };
+                    let strides: Vec<i64> = full_strides(&n.dims);
+                    let v = View { offset: 0, strides, shifts: Vec::new() }.slice(low, &step);
+                    let v = View { strides: strides_for(&inner, &v.strides), ..v };
                     out.push(self.part(root, n.args[0], v));
                 }
                 // The padding goes everywhere first.
-                out.push(self.part(root, n.args[1], View { offset: 0, strides: row_major }));
+                out.push(self.part(root, n.args[1], View::dense(&n.dims)));
                 out
             }
-            _ => vec![self.part(root, root, View { offset: 0, strides: row_major })],
+            _ => vec![self.part(root, root, View::dense(&n.dims))],
         }
     }
 
@@ -316,6 +329,8 @@ struct Build<'b, 'g> {
     nodes: Vec<Node>,
     memo: FxHashMap<(NodeId, DimMap), NodeIx>,
     product: Option<Product>,
+    scalars: Vec<Scalar>,
+    scalar_memo: FxHashMap<NodeId, ScalarIx>,
     reads: BTreeSet<NodeId>,
     sources: Vec<String>,
     flops: u64,
@@ -335,6 +350,8 @@ impl<'b, 'g> Build<'b, 'g> {
             nodes: Vec::new(),
             memo: FxHashMap::default(),
             product: None,
+            scalars: Vec::new(),
+            scalar_memo: FxHashMap::default(),
             reads: BTreeSet::new(),
             sources: Vec::new(),
             flops: 0,
@@ -442,13 +459,16 @@ impl<'b, 'g> Build<'b, 'g> {
                 strides[*c] = view.strides[d] * bytes;
             }
         }
-        let access = Access { buffer: self.root.ix(), offset: view.offset * bytes, strides };
+        let shifts = self.shifts(&view.shifts, bytes);
+        let access = Access { buffer: self.root.ix(), offset: view.offset * bytes, strides, shifts };
         Ok(Fusion {
             root: self.root,
             dims: std::mem::take(&mut self.dims),
             nodes: std::mem::take(&mut self.nodes),
             stores: vec![(ix, access)],
             product: self.product.take(),
+            scalars: std::mem::take(&mut self.scalars),
+            updates: None,
             reads: self.reads.iter().copied().collect(),
             sources: std::mem::take(&mut self.sources),
             vector_flops: self.flops,
@@ -543,7 +563,12 @@ impl<'b, 'g> Build<'b, 'g> {
                 }
                 let operands = [node.args[0], node.args[1]].map(|a| self.base(a));
                 self.reads.extend(operands.iter().map(|(b, _)| *b));
-                self.product = Some(Product { node: n, spec: spec.clone(), map: map.clone(), operands });
+                let side = |b: &mut Self, i: usize| {
+                    let bytes = g.node(node.args[i]).dtype.bytes() as i64;
+                    b.shifts(&operands[i].1.shifts, bytes)
+                };
+                let shifts = [side(self, 0), side(self, 1)];
+                self.product = Some(Product { node: n, spec: spec.clone(), map: map.clone(), operands, shifts });
                 self.note(n);
                 Ok(self.add(Node { kind: Kind::Product, args: vec![], dtype: node.dtype, varies: used }))
             }
@@ -615,7 +640,8 @@ impl<'b, 'g> Build<'b, 'g> {
                 varies |= 1 << c;
             }
         }
-        let access = Access { buffer: base.ix(), offset: view.offset * bytes, strides };
+        let shifts = self.shifts(&view.shifts, bytes);
+        let access = Access { buffer: base.ix(), offset: view.offset * bytes, strides, shifts };
         Ok(self.add(Node { kind: Kind::Load(access), args: vec![], dtype: node.dtype, varies }))
     }
 
@@ -657,6 +683,10 @@ pub fn base_of(g: &Graph, n: NodeId, stored: &dyn Fn(NodeId) -> bool, users: &[V
         NodeOp::Slice { start, step } => {
             let (b, v) = base_of(g, operand, stored, users);
             (b, v.slice(start, step))
+        }
+        NodeOp::DynSlice(axes) => {
+            let (b, v) = base_of(g, operand, stored, users);
+            (b, v.dynamic_slice(from, &node.dims, axes, &node.args[1..]))
         }
         NodeOp::Reshape => {
             let (b, v) = base_of(g, operand, stored, users);

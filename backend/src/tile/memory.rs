@@ -54,6 +54,8 @@ struct Lives {
     last: Vec<u32>,
     /// Nodes that share the array of another one.
     shares: Vec<Option<NodeId>>,
+    /// The parameter in whose array a node lies.
+    donor: Vec<Option<NodeId>>,
 }
 
 fn lives(g: &Graph, plan: &Plan) -> Lives {
@@ -69,6 +71,11 @@ fn lives(g: &Graph, plan: &Plan) -> Lives {
             first[w.ix()].get_or_insert(i);
             last[w.ix()] = last[w.ix()].max(i);
         }
+        if let Step::Kernel(f) = s
+            && let Some(operand) = f.updates
+        {
+            shares[operand.ix()] = Some(f.root);
+        }
         if let Step::Special(s) = s
             && let NodeOp::Special(what) = &g.node(s.node).op
         {
@@ -82,15 +89,21 @@ fn lives(g: &Graph, plan: &Plan) -> Lives {
     for o in &g.outputs {
         last[o.ix()] = plan.steps.len() as u32;
     }
-    // The last of a chain of nodes that share an array stands for all of them; results come after their operands.
+    // The last of a chain of nodes that share an array stands for all of them; results come after their operands. A chain that starts
+    // at a parameter lies in the parameter's array.
+    let mut donor: Vec<Option<NodeId>> = vec![None; g.nodes.len()];
     for n in (0..g.nodes.len()).rev() {
         if let Some(r) = shares[n] {
             let end = shares[r.ix()].unwrap_or(r);
             shares[n] = Some(end);
-            first[end.ix()] = first[end.ix()].min(first[n]).or(first[n]);
+            // Of two numbers the lower, of a number and nothing the number.
+            first[end.ix()] = first[n].map_or(first[end.ix()], |f| Some(first[end.ix()].map_or(f, |e| e.min(f))));
+            if let NodeOp::Param(_) = g.nodes[n].op {
+                donor[end.ix()] = Some(NodeId(n as u32));
+            }
         }
     }
-    Lives { first, last, shares }
+    Lives { first, last, shares, donor }
 }
 
 /// An array to be placed.
@@ -155,6 +168,11 @@ pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
     let end = steps.saturating_sub(1);
     let mut place = |out: &mut MemoryPlan, n: NodeId, kind: BufferKind, live: (u32, u32)| {
         let bytes = g.node(n).bytes();
+        if let Some(offset) = lives.donor[n.ix()].and_then(|d| out.address[d.ix()]) {
+            out.address[n.ix()] = Some(offset);
+            out.buffers.push(Buffer { offset, bytes, kind, live });
+            return;
+        }
         out.address[n.ix()] = Some(fixed);
         out.buffers.push(Buffer { offset: fixed, bytes, kind, live });
         fixed += bytes.next_multiple_of(ALIGN);
@@ -172,6 +190,11 @@ pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
         {
             let data: Arc<[u8]> = l.bytes.clone();
             place(&mut out, NodeId(ix as u32), BufferKind::Constant(data), (0, end));
+        }
+    }
+    for n in 0..g.nodes.len() {
+        if let (Some(d), None) = (lives.donor[n], out.address[n]) {
+            out.address[n] = out.address[d.ix()];
         }
     }
     let temps = temporaries(g, plan, &lives, &|n| out.address[n].is_none());

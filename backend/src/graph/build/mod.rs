@@ -3,6 +3,7 @@
 mod argmax;
 mod contract;
 mod convolution;
+mod dynamic;
 mod make;
 mod ops;
 mod region;
@@ -77,12 +78,15 @@ pub fn from_module_with(module: &Verified<Module>, pad_contraction: bool) -> Res
         let name = module.locs.name(p.loc).unwrap_or("").to_owned();
         let id = b.push(NodeOp::Param(i as u32), vec![], &t, "parameter", (name, String::new()));
         b.graph.params.push(id);
+        if p.attrs.get("tf.aliasing_output").is_some() || p.attrs.flag("jax.buffer_donor") {
+            b.graph.donated.push(id);
+        }
         env.insert(p.value, id);
     }
     b.graph.outputs = b.block(main, &main.body, &mut env, 0, None)?;
     b.graph.prune(true);
     b.graph.separate_outputs();
-    own_operands(&mut b.graph, &|_, _| false);
+    own_operands(&mut b.graph, false);
     Ok(b.graph)
 }
 

@@ -44,6 +44,8 @@ impl Builder<'_> {
                 let step = if strides.is_empty() { vec![1; t.dims.len()] } else { strides };
                 return Ok(self.slice(args[0], start, step, t, name, site));
             }
+            Opcode::DynamicSlice => return Ok(self.dynamic_slice(args, t, name, site)),
+            Opcode::DynamicUpdateSlice => return Ok(self.dynamic_update_slice(args, t, name, site)),
             Opcode::Reverse => {
                 let dims = dims_of("dimensions");
                 let size = |d: usize| self.node(args[0]).dims[d];
