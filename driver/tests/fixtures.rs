@@ -10,7 +10,7 @@ use tpusim_isa::chip::ChipSpec;
 use tpusim_traces::npy;
 
 /// Fixtures that compile to generated code.
-const RUN: [&str; 18] = [
+const RUN: [&str; 19] = [
     "matmul_bf16",
     "matmul_f32_ragged",
     "matmul_int8",
@@ -29,6 +29,7 @@ const RUN: [&str; 18] = [
     "reduce_zoo",
     "while_loop",
     "cond_switch",
+    "scan",
 ];
 
 fn fixtures() -> Option<PathBuf> {
