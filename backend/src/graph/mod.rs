@@ -16,7 +16,7 @@ use crate::lower::math::{Combine, MapOp};
 use crate::lower::sort::SortSpec;
 
 pub use build::{K_MULTIPLE, LowerError, from_module, from_module_with, register_bits};
-pub use own::own_operands;
+pub use own::{last_heir, own_operands};
 pub use region::{Case, Region, While};
 pub use windows::{Function, Scatter, Value, What, Windows};
 

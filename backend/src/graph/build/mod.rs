@@ -93,7 +93,7 @@ pub fn from_module_with(module: &Verified<Module>, pad_contraction: bool) -> Res
     b.graph.outputs = outputs.into_iter().map(|v| b.output(v)).collect();
     b.graph.prune(true);
     b.graph.separate_outputs();
-    own_operands(&mut b.graph, &|_, _| false);
+    own_operands(&mut b.graph, false);
     Ok(b.graph)
 }
 
