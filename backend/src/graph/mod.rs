@@ -5,6 +5,8 @@
 //! operation's name and source line.
 
 mod build;
+mod own;
+mod region;
 
 use tpusim_isa::num::DType;
 
@@ -12,6 +14,8 @@ use crate::hlo::Literal;
 use crate::lower::math::{Combine, MapOp};
 
 pub use build::{K_MULTIPLE, LowerError, from_module, from_module_with, register_bits};
+pub use own::own_operands;
+pub use region::{Case, Region, While};
 
 /// Index of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -98,12 +102,20 @@ pub enum NodeOp {
 
 /// Work with code of its own. Operands are stored arrays, dense and row-major.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Special {}
+pub enum Special {
+    /// A loop: operands are the initial values of what it carries, then what its regions read besides.
+    While(Box<While>),
+    /// One of several regions: operands are the scalar that selects, then what the regions read.
+    Case(Box<Case>),
+}
 
 impl Special {
     /// Results that start as the contents of an operand and overwrite it: `(result, operand)`. The operand has no other user.
     pub fn in_place(&self) -> Vec<(usize, usize)> {
-        match *self {}
+        match self {
+            Special::While(w) => (0..w.carried()).map(|k| (k, k)).collect(),
+            Special::Case(_) => Vec::new(),
+        }
     }
 }
 
@@ -139,7 +151,7 @@ impl Node {
 }
 
 /// A flat program. Operands come before their users.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
     /// Name of the program.
     pub name: String,

@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashMap;
 use tpusim_isa::num::DType;
 
+use super::region::{RegionPlan, regions};
 use super::view::{View, dense_strides};
 use crate::graph::{DotSpec, Graph, NodeId, NodeOp};
 use crate::lower::expr::{Access, Kind, Node, NodeIx, Shift};
@@ -51,6 +52,8 @@ pub struct Fusion {
     pub sources: Vec<String>,
     /// Elementwise operations on elements.
     pub vector_flops: u64,
+    /// Whether it writes over an array that it reads: no element may be read after one of another block was written.
+    pub in_place: bool,
 }
 
 /// The matrix product of a fusion.
@@ -68,6 +71,21 @@ pub struct Product {
     pub shifts: [Vec<Shift>; 2],
 }
 
+/// How to cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// About how many nodes a kernel may hold.
+    pub max_nodes: usize,
+    /// Whether kernels of loop bodies may write over what they read.
+    pub in_place: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { max_nodes: MAX_NODES, in_place: true }
+    }
+}
+
 /// A special node with what it reads and writes.
 #[derive(Clone, Debug)]
 pub struct SpecialStep {
@@ -75,6 +93,15 @@ pub struct SpecialStep {
     pub node: NodeId,
     /// The stored nodes of its results, in order; `None` for those nobody wants.
     pub results: Vec<Option<NodeId>>,
+    /// Its regions, as [`regions`] lists them.
+    pub regions: Vec<RegionPlan>,
+}
+
+impl SpecialStep {
+    /// Bytes of HBM that its regions need besides its operands and results. They never run at the same time.
+    pub fn scratch(&self) -> u64 {
+        self.regions.iter().map(|r| r.layout.bytes).max().unwrap_or(0)
+    }
 }
 
 /// One step of a program.
@@ -113,7 +140,7 @@ pub struct Plan {
 
 struct Planner<'g> {
     g: &'g Graph,
-    max_nodes: usize,
+    options: Options,
     users: Vec<Vec<NodeId>>,
     stored: BTreeSet<NodeId>,
     /// Cost of computing a node from what is loaded, per element.
@@ -122,12 +149,19 @@ struct Planner<'g> {
 
 /// Cuts `g` into kernels.
 pub fn plan(g: &Graph) -> Plan {
-    plan_with(g, MAX_NODES)
+    plan_with(g, Options::default())
 }
 
-/// Cuts `g` into kernels of at most about `max_nodes` nodes.
-pub fn plan_with(g: &Graph, max_nodes: usize) -> Plan {
-    let mut p = Planner { g, max_nodes, users: g.users(), stored: BTreeSet::new(), cost: costs(g) };
+/// A kernel that copies the stored array of `from` to that of `root`.
+pub fn copy(g: &Graph, root: NodeId, from: NodeId) -> Fusion {
+    let mut p = Planner { g, options: Options::default(), users: g.users(), stored: BTreeSet::new(), cost: costs(g) };
+    p.stored.extend([root, from]);
+    p.part(root, root, View { offset: 0, strides: dense_strides(&g.node(root).dims), shifts: Vec::new() })
+}
+
+/// Cuts `g` into kernels in a certain way.
+pub fn plan_with(g: &Graph, options: Options) -> Plan {
+    let mut p = Planner { g, options, users: g.users(), stored: BTreeSet::new(), cost: costs(g) };
     for (ix, n) in g.nodes.iter().enumerate() {
         let id = NodeId(ix as u32);
         if matches!(n.op, NodeOp::Param(_)) || matches!(&n.op, NodeOp::Const(l) if !l.is_splat()) {
@@ -202,7 +236,11 @@ impl Planner<'_> {
                 results[k] = Some(user);
             }
         }
-        SpecialStep { node, results }
+        let regions = match &self.g.node(node).op {
+            NodeOp::Special(s) => regions(s, self.options),
+            _ => Vec::new(),
+        };
+        SpecialStep { node, results, regions }
     }
 
     /// The kernels that store `root`: one, but several for concatenations and pads.
@@ -337,7 +375,7 @@ impl<'b, 'g> Build<'b, 'g> {
             if !is_root && (self.kept.contains(&n) || !self.p.fusable(n, &self.inside)) {
                 continue;
             }
-            if self.inside.len() >= self.p.max_nodes {
+            if self.inside.len() >= self.p.options.max_nodes {
                 break;
             }
             let take = match &node.op {
@@ -437,6 +475,7 @@ impl<'b, 'g> Build<'b, 'g> {
             reads: self.reads.iter().copied().collect(),
             sources: std::mem::take(&mut self.sources),
             vector_flops: self.flops,
+            in_place: false,
         })
     }
 

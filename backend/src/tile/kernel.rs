@@ -4,7 +4,7 @@ use std::fmt;
 
 use tpusim_isa::chip::ChipSpec;
 
-use super::choose::{dot_tilings, vector_tilings};
+use super::choose::{disjoint_dot_tilings, disjoint_vector_tilings, dot_tilings, vector_tilings};
 use super::dims::vector_kernel;
 use super::fuse::Fusion;
 use super::product::dot_kernel;
@@ -32,11 +32,13 @@ impl Kernel {
         match &f.product {
             Some(p) => {
                 let k = dot_kernel(g, chip, f, p);
-                dot_tilings(&k, chip).into_iter().map(|t| Kernel::Dot(k.clone(), t)).collect()
+                let tilings = if f.in_place { disjoint_dot_tilings } else { dot_tilings };
+                tilings(&k, chip).into_iter().map(|t| Kernel::Dot(k.clone(), t)).collect()
             }
             None => {
                 let k = vector_kernel(f);
-                vector_tilings(&k, chip).into_iter().map(|t| Kernel::Vector(k.clone(), t)).collect()
+                let tilings = if f.in_place { disjoint_vector_tilings } else { vector_tilings };
+                tilings(&k, chip).into_iter().map(|t| Kernel::Vector(k.clone(), t)).collect()
             }
         }
     }

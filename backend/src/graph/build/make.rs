@@ -16,8 +16,11 @@ impl Builder<'_> {
         name: &'static str,
         site: (String, String),
     ) -> NodeId {
+        if matches!(&op, NodeOp::Const(l) if !l.is_splat()) && !self.outer.is_empty() {
+            return self.hoist(op, args, t, name, site);
+        }
         let key = match &op {
-            NodeOp::Param(_) => None,
+            NodeOp::Param(_) | NodeOp::Special(_) => None,
             NodeOp::Const(l) if !l.is_splat() => None,
             _ => Some(Key { op: format!("{op:?}"), args: args.clone(), dims: t.dims.clone(), dtype: t.dtype }),
         };

@@ -6,13 +6,15 @@ mod convolution;
 mod dynamic;
 mod make;
 mod ops;
+mod region;
 mod special;
+mod trip;
 mod window;
 
 use rustc_hash::FxHashMap;
 use tpusim_isa::num::{DType, DTypeKind};
 
-use super::{Graph, Node, NodeId, NodeOp};
+use super::{Graph, Node, NodeId, NodeOp, own_operands};
 use crate::hlo::{Block, Func, LocId, Module, Op, Opcode, ValueId, Verified};
 use crate::lower::math::{MapOp, holds};
 
@@ -60,7 +62,16 @@ pub fn from_module_with(module: &Verified<Module>, pad_contraction: bool) -> Res
         message: "there is no function `main`".into(),
     })?;
     let graph = Graph { name: module.name.clone(), ..Graph::default() };
-    let mut b = Builder { module, graph, seen: FxHashMap::default(), pad_contraction };
+    let mut b = Builder {
+        module,
+        graph,
+        seen: FxHashMap::default(),
+        pad_contraction,
+        imports: FxHashMap::default(),
+        binds: Vec::new(),
+        outer: Vec::new(),
+        rebuilt: 0,
+    };
     let mut env = Env::default();
     for (i, p) in main.params.iter().enumerate() {
         let t = b.tensor(main, p.value, "parameter", p.loc)?;
@@ -73,8 +84,9 @@ pub fn from_module_with(module: &Verified<Module>, pad_contraction: bool) -> Res
         env.insert(p.value, id);
     }
     b.graph.outputs = b.block(main, &main.body, &mut env, 0, None)?;
-    b.separate_outputs();
-    b.prune();
+    b.graph.prune(true);
+    b.graph.separate_outputs();
+    own_operands(&mut b.graph, &|_, _| false);
     Ok(b.graph)
 }
 
@@ -94,6 +106,14 @@ struct Builder<'m> {
     /// Nodes by what they compute, to share equal ones.
     seen: FxHashMap<Key, NodeId>,
     pad_contraction: bool,
+    /// In a region: nodes of the graph around, and what stands for them here.
+    imports: FxHashMap<NodeId, NodeId>,
+    /// In a region: what its parameters stand for.
+    binds: Vec<region::Bind>,
+    /// The graphs around this one, the next one last.
+    outer: Vec<region::Frame>,
+    /// Regions that were built more than once.
+    rebuilt: usize,
 }
 
 /// Shape of a node to be.
@@ -141,52 +161,6 @@ impl Builder<'_> {
         Ok(Shape { dims, dtype: t.dtype })
     }
 
-    /// Every result gets a node of its own: parameters, constants and results given twice are copied.
-    fn separate_outputs(&mut self) {
-        let mut taken = std::collections::BTreeSet::new();
-        for i in 0..self.graph.outputs.len() {
-            let id = self.graph.outputs[i];
-            let n = self.graph.node(id).clone();
-            if taken.insert(id) && !matches!(n.op, NodeOp::Param(_) | NodeOp::Const(_)) {
-                continue;
-            }
-            let copy = NodeId(self.graph.nodes.len() as u32);
-            let op = NodeOp::Map(MapOp::Copy);
-            self.graph.nodes.push(Node { op, args: vec![id], name: "copy", ..n });
-            self.graph.outputs[i] = copy;
-        }
-    }
-
-    /// Drops what no output needs.
-    fn prune(&mut self) {
-        let mut need = vec![false; self.graph.nodes.len()];
-        let mut work: Vec<NodeId> = self.graph.outputs.clone();
-        work.extend(&self.graph.params);
-        while let Some(n) = work.pop() {
-            if !std::mem::replace(&mut need[n.ix()], true) {
-                work.extend(&self.graph.nodes[n.ix()].args);
-            }
-        }
-        let mut renumber = vec![NodeId(0); need.len()];
-        let mut nodes = Vec::new();
-        for (ix, node) in std::mem::take(&mut self.graph.nodes).into_iter().enumerate() {
-            if need[ix] {
-                renumber[ix] = NodeId(nodes.len() as u32);
-                nodes.push(node);
-            }
-        }
-        for n in &mut nodes {
-            for a in &mut n.args {
-                *a = renumber[a.ix()];
-            }
-        }
-        self.graph.nodes = nodes;
-        let g = &mut self.graph;
-        for n in g.outputs.iter_mut().chain(&mut g.params).chain(&mut g.donated) {
-            *n = renumber[n.ix()];
-        }
-    }
-
     fn block(
         &mut self,
         f: &Func,
@@ -203,7 +177,11 @@ impl Builder<'_> {
             if op.opcode == Opcode::Return {
                 return Ok(args);
             }
-            let results = self.op(f, op, args, depth, site).map_err(|e| self.placed(e, op, site))?;
+            let results = match op.opcode {
+                Opcode::While | Opcode::If | Opcode::Case => self.control(f, op, &args, env, depth, site),
+                _ => self.op(f, op, args, depth, site),
+            };
+            let results = results.map_err(|e| self.placed(e, op, site))?;
             for (r, id) in op.results.iter().zip(results) {
                 env.insert(*r, id);
             }
