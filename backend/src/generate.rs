@@ -1,6 +1,7 @@
 //! Turns planned steps into the code and the operation list of a program.
 
 mod control;
+mod gather;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,7 +13,7 @@ use tpusim_isa::program::{DmaDesc, Node as Code, OpInfo, Program};
 use crate::compile::CompileError;
 use crate::graph::{Graph, NodeId, NodeOp, Special};
 use crate::lower::emit::{EmitError, Emitter};
-use crate::tile::fuse::{Fusion, SpecialStep, Step};
+use crate::tile::fuse::{Contraction, Fusion, SpecialStep, Step};
 use crate::tile::kernel::Kernel;
 
 /// A program under construction.
@@ -93,6 +94,8 @@ impl<'c> Generator<'c> {
         match what {
             Special::While(w) => self.while_loop(scope, s, w, body),
             Special::Case(_) => self.case(scope, s, body),
+            Special::Gather(w) => self.gather(scope, s, w, body),
+            Special::Scatter(w) => self.scatter(scope, s, w, body),
         }
     }
 
@@ -179,21 +182,25 @@ fn info(g: &Graph, f: &Fusion, cores: u32) -> OpInfo {
     let root = g.node(f.root);
     let maps = f.nodes.iter().filter(|n| matches!(n.kind, crate::lower::expr::Kind::Map(..))).count();
     let name = match &f.product {
-        Some(_) if maps <= 1 => "dot_general".to_owned(),
-        Some(_) => "dot_general_fusion".to_owned(),
+        Some(p) => {
+            let kind = if let Contraction::Conv(_) = p.spec { "convolution" } else { "dot_general" };
+            format!("{kind}{}", if maps <= 1 { "" } else { "_fusion" })
+        }
         None if maps > 1 => "fusion".to_owned(),
         None => root.name.to_owned(),
     };
     let (mut mxu_flops, mut dtype) = (0, DType::BF16);
     if let Some(p) = &f.product {
-        let dot = g.node(p.node);
-        if let NodeOp::Dot(spec) = &dot.op {
-            let lhs = g.node(dot.args[0]);
-            let k: u64 = spec.contract[0].iter().map(|&d| lhs.dims[d]).product();
-            mxu_flops = if spec.useful { 2 * dot.elements() * k } else { 0 };
-            // f32 operands at default precision run as bf16.
-            dtype = if lhs.dtype.bits() == 32 { DType::BF16 } else { lhs.dtype };
-        }
+        let product = g.node(p.node);
+        let [lhs, rhs] = [0, 1].map(|i| g.node(product.args[i]));
+        let (k, useful): (u64, bool) = match &p.spec {
+            Contraction::Dot(spec) => (spec.contract[0].iter().map(|&d| lhs.dims[d]).product(), spec.useful),
+            // All of the window and the features, whatever zeros it sees.
+            Contraction::Conv(spec) => (rhs.dims[1..rhs.dims.len() - 1].iter().product(), spec.useful),
+        };
+        mxu_flops = if useful { 2 * product.elements() * k } else { 0 };
+        // f32 operands at default precision run as bf16.
+        dtype = if lhs.dtype.bits() == 32 { DType::BF16 } else { lhs.dtype };
     }
     OpInfo {
         name,

@@ -7,6 +7,7 @@
 mod build;
 mod own;
 mod region;
+mod windows;
 
 use tpusim_isa::num::DType;
 
@@ -16,6 +17,7 @@ use crate::lower::math::{Combine, MapOp};
 pub use build::{K_MULTIPLE, LowerError, from_module, from_module_with, register_bits};
 pub use own::own_operands;
 pub use region::{Case, Region, While};
+pub use windows::{Function, Scatter, Value, What, Windows};
 
 /// Index of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,6 +46,35 @@ impl DotSpec {
     pub fn free(&self, side: usize, rank: usize) -> Vec<usize> {
         (0..rank).filter(|d| !self.batch[side].contains(d) && !self.contract[side].contains(d)).collect()
     }
+}
+
+/// How the window of a convolution lies along one spatial dimension. The operand may be dilated and has zeros in front and behind, as
+/// many as the window sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConvWindow {
+    /// Elements of the window.
+    pub size: u64,
+    /// From one window to the next.
+    pub stride: u64,
+    /// From one element of the window to the next.
+    pub dilation: u64,
+    /// From one element of the operand to the next.
+    pub base: u64,
+    /// Zeros in front of the operand.
+    pub low: u64,
+}
+
+/// Dimensions of a convolution: of (groups, batch, spatial, features) by (groups, spatial, features, output features) into (groups,
+/// batch, spatial, output features).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ConvSpec {
+    /// The window along each spatial dimension.
+    pub windows: Vec<ConvWindow>,
+    /// Whether the last dimension of the window is contracted together with the features, which lie next to it in memory: it is not
+    /// dilated, and sees no zeros.
+    pub folded: bool,
+    /// As [`DotSpec::useful`].
+    pub useful: bool,
 }
 
 /// What a node computes.
@@ -94,6 +125,8 @@ pub enum NodeOp {
     Reduce(Combine, Vec<usize>),
     /// Matrix product.
     Dot(DotSpec),
+    /// Convolution.
+    Conv(ConvSpec),
     /// Work with code of its own that is never fused. The node itself has no elements; its results are [`NodeOp::Result`] nodes.
     Special(Special),
     /// Result of a special node, its only operand.
@@ -107,6 +140,10 @@ pub enum Special {
     While(Box<While>),
     /// One of several regions: operands are the scalar that selects, then what the regions read.
     Case(Box<Case>),
+    /// Windows of the first operand at the places in the second. Its result is the windows one after the other.
+    Gather(Windows),
+    /// Windows that are updated.
+    Scatter(Scatter),
 }
 
 impl Special {
@@ -114,7 +151,8 @@ impl Special {
     pub fn in_place(&self) -> Vec<(usize, usize)> {
         match self {
             Special::While(w) => (0..w.carried()).map(|k| (k, k)).collect(),
-            Special::Case(_) => Vec::new(),
+            Special::Case(_) | Special::Gather(_) => Vec::new(),
+            Special::Scatter(s) => (0..s.arrays()).map(|k| (k, k)).collect(),
         }
     }
 }

@@ -4,6 +4,7 @@ pub mod cells;
 pub mod dot;
 pub mod emit;
 pub mod expr;
+pub mod gather;
 pub mod math;
 pub mod nest;
 pub mod scalar;

@@ -19,7 +19,7 @@ use tpusim_isa::num::DType;
 
 use super::region::{RegionPlan, regions};
 use super::view::{View, dense_strides};
-use crate::graph::{DotSpec, Graph, NodeId, NodeOp};
+use crate::graph::{ConvSpec, DotSpec, Graph, NodeId, NodeOp};
 use crate::lower::expr::{Access, Kind, Node, NodeIx, Shift};
 use crate::lower::math::{Combine, MapOp};
 use crate::lower::scalar::{Scalar, ScalarIx};
@@ -61,8 +61,8 @@ pub struct Fusion {
 pub struct Product {
     /// The product's node.
     pub node: NodeId,
-    /// Which dimensions it contracts.
-    pub spec: DotSpec,
+    /// What it contracts.
+    pub spec: Contraction,
     /// Canonical dimension of each of its dimensions; `None` for sizes of one.
     pub map: DimMap,
     /// Stored array behind each operand, and how the operand reads it (in elements, over the operand's dimensions).
@@ -84,6 +84,15 @@ impl Default for Options {
     fn default() -> Self {
         Options { max_nodes: MAX_NODES, in_place: true }
     }
+}
+
+/// What a product contracts.
+#[derive(Clone, Debug)]
+pub enum Contraction {
+    /// Dimensions of a matrix product.
+    Dot(DotSpec),
+    /// The window and the features of a convolution.
+    Conv(ConvSpec),
 }
 
 /// A special node with what it reads and writes.
@@ -206,6 +215,7 @@ fn costs(g: &Graph) -> Vec<u32> {
             NodeOp::Map(op) => op.cost(),
             NodeOp::Reduce(..)
             | NodeOp::Dot(_)
+            | NodeOp::Conv(_)
             | NodeOp::Concat(_)
             | NodeOp::Pad { .. }
             | NodeOp::DynUpdate { .. }
@@ -298,8 +308,23 @@ impl Planner<'_> {
         if self.stored.contains(&n) {
             return false;
         }
-        let own = self.users[n.ix()].iter().all(|u| inside.contains(u)) && !self.g.outputs.contains(&n);
+        let own = self.users[n.ix()].iter().all(|&u| self.covers(u, n, inside)) && !self.g.outputs.contains(&n);
         own || self.cost[n.ix()] <= CHEAP
+    }
+}
+
+impl Planner<'_> {
+    /// Whether the kernel with `inside` does the work of `user`: either register of an operation on pairs is computed with the other, so
+    /// what only the two of them read is computed with both, if it takes no pass over memory of its own.
+    fn covers(&self, user: NodeId, n: NodeId, inside: &BTreeSet<NodeId>) -> bool {
+        if inside.contains(&user) {
+            return true;
+        }
+        let node = self.g.node(user);
+        let NodeOp::Map(MapOp::Wide(op, part)) = node.op else { return false };
+        let other = NodeOp::Map(MapOp::Wide(op, 1 - part));
+        let twin = |&t: &NodeId| self.g.node(t).op == other && self.g.node(t).args == node.args && inside.contains(&t);
+        self.cost[n.ix()] < 1000 && self.users[n.ix()].iter().any(twin)
     }
 }
 
@@ -387,7 +412,7 @@ impl<'b, 'g> Build<'b, 'g> {
                     reduces |= ok;
                     ok
                 }
-                NodeOp::Dot(_) => {
+                NodeOp::Dot(_) | NodeOp::Conv(_) => {
                     let ok = product.is_none() && !reduces;
                     if ok {
                         product = Some(n);
@@ -412,7 +437,7 @@ impl<'b, 'g> Build<'b, 'g> {
                         && (CHEAP + 1..1000).contains(&self.p.cost[a.ix()])
                         && g.node(a).elements() * 2 <= node.elements()
                 };
-                if !matches!(node.op, NodeOp::Dot(_)) {
+                if !matches!(node.op, NodeOp::Dot(_) | NodeOp::Conv(_)) {
                     todo.extend(node.args.iter().filter(|&&a| !dear(a)));
                 }
             }
@@ -460,6 +485,16 @@ impl<'b, 'g> Build<'b, 'g> {
         for (d, m) in map.iter().enumerate() {
             if let Some(c) = m {
                 strides[*c] = view.strides[d] * bytes;
+            }
+        }
+        if let Some(p) = &self.product
+            && let Contraction::Conv(_) = p.spec
+            && p.node != self.value
+        {
+            // A convolution's blocks have output features along lanes, and do not know where in the whole they are.
+            let lanes = p.map.last().copied().flatten().is_none_or(|c| strides[c] == bytes);
+            if !lanes || self.nodes.iter().any(|n| matches!(n.kind, Kind::Iota(_))) {
+                return Err(p.node);
             }
         }
         let shifts = self.shifts(&view.shifts, bytes);
@@ -558,25 +593,37 @@ impl<'b, 'g> Build<'b, 'g> {
                 self.pull(node.args[0], &inner)
             }
             NodeOp::Reduce(how, _) => self.row_reduce(n, *how, map, used),
-            NodeOp::Dot(spec) => {
-                // The product must cover the whole kernel, each dimension once.
-                let all = self.dims.iter().enumerate().filter(|(_, d)| **d > 1).fold(0u32, |m, (d, _)| m | 1 << d);
-                if used != all || self.product.is_some() || used.count_ones() as usize != map.iter().flatten().count() {
-                    return Err(n);
-                }
-                let operands = [node.args[0], node.args[1]].map(|a| self.base(a));
-                self.reads.extend(operands.iter().map(|(b, _)| *b));
-                let side = |b: &mut Self, i: usize| {
-                    let bytes = g.node(node.args[i]).dtype.bytes() as i64;
-                    b.shifts(&operands[i].1.shifts, bytes)
-                };
-                let shifts = [side(self, 0), side(self, 1)];
-                self.product = Some(Product { node: n, spec: spec.clone(), map: map.clone(), operands, shifts });
-                self.note(n);
-                Ok(self.add(Node { kind: Kind::Product, args: vec![], dtype: node.dtype, varies: used }))
-            }
+            NodeOp::Dot(spec) => self.product(n, map, used, Contraction::Dot(spec.clone())),
+            NodeOp::Conv(spec) => self.product(n, map, used, Contraction::Conv(spec.clone())),
             _ => Err(n),
         }
+    }
+
+    /// The matrix product or convolution `n`.
+    fn product(&mut self, n: NodeId, map: &DimMap, used: u32, spec: Contraction) -> Result<NodeIx, NodeId> {
+        let node = self.p.g.node(n);
+        // It must cover the whole kernel, each dimension once.
+        let all = self.dims.iter().enumerate().filter(|(_, d)| **d > 1).fold(0u32, |m, (d, _)| m | 1 << d);
+        if used != all || self.product.is_some() || used.count_ones() as usize != map.iter().flatten().count() {
+            return Err(n);
+        }
+        let operands = [node.args[0], node.args[1]].map(|a| self.base(a));
+        if let Contraction::Conv(spec) = &spec {
+            // An operand that cannot be read as it lies is stored in order first.
+            let unfit = super::conv::unfit(self.p.g, n, spec, &operands).map(|side| node.args[side]);
+            if let Some(arg) = unfit.filter(|a| !self.is_stored(*a)) {
+                return Err(arg);
+            }
+        }
+        self.reads.extend(operands.iter().map(|(b, _)| *b));
+        let side = |b: &mut Self, i: usize| {
+            let bytes = b.p.g.node(node.args[i]).dtype.bytes() as i64;
+            b.shifts(&operands[i].1.shifts, bytes)
+        };
+        let shifts = [side(self, 0), side(self, 1)];
+        self.product = Some(Product { node: n, spec, map: map.clone(), operands, shifts });
+        self.note(n);
+        Ok(self.add(Node { kind: Kind::Product, args: vec![], dtype: node.dtype, varies: used }))
     }
 
     /// A reduction over the last dimension of its operand: that dimension becomes the kernel's columns.
@@ -674,7 +721,7 @@ pub fn base_of(g: &Graph, n: NodeId, stored: &dyn Fn(NodeId) -> bool, users: &[V
     let from = &g.node(operand).dims;
     // A transposed value nobody else wants is stored transposed by the kernel that computes it.
     let computed = |x: NodeId| {
-        let product = matches!(g.node(x).op, NodeOp::Map(_) | NodeOp::Dot(_));
+        let product = matches!(g.node(x).op, NodeOp::Map(_) | NodeOp::Dot(_) | NodeOp::Conv(_));
         product && !stored(x) && users[x.ix()].len() == 1 && !g.outputs.contains(&x)
     };
     match &node.op {

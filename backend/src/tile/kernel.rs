@@ -134,6 +134,14 @@ impl fmt::Display for Kernel {
                     t.rows, t.cols, t.k, t.chunk, t.row_split, t.col_split, t.k_split, t.cores
                 )?;
                 scalars(f, &k.scalars)?;
+                for (i, s) in k.slides.iter().enumerate() {
+                    let size = if i == 0 { t.outer } else { k.dims[k.dims.len() - 2 - k.slides.len() + i] };
+                    writeln!(
+                        f,
+                        "  window {} stride {} dilation {} over {} elements dilated {} after {} zeros, block {size}, step {}",
+                        s.size, s.stride, s.dilation, s.extent, s.base, s.low, t.boxes[i]
+                    )?;
+                }
                 let mut operand = |name: &str, o: &Operand| writeln!(f, "  {name} {} : {}", access(&o.access), o.dtype);
                 operand("stream", &k.stream)?;
                 operand("weights", &k.weights)?;

@@ -37,6 +37,7 @@ pub fn regions(special: &Special, options: Options) -> Vec<RegionPlan> {
             let Case { branches } = &**c;
             branches.iter().map(|b| simple(b, options, true)).collect()
         }
+        Special::Gather(_) | Special::Scatter(_) => Vec::new(),
     }
 }
 

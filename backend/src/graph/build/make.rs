@@ -97,6 +97,12 @@ impl Builder<'_> {
         if self.node(a).dims == t.dims && map.iter().enumerate().all(|(i, &d)| i == d) {
             return a;
         }
+        // An index repeated along other dimensions is an index of the whole.
+        if let NodeOp::Iota(d) = self.node(a).op
+            && self.node(a).dims[d] == t.dims[map[d]]
+        {
+            return self.push(NodeOp::Iota(map[d]), vec![], t, name, site);
+        }
         self.push(NodeOp::Broadcast(map), vec![a], t, name, site)
     }
 

@@ -2,23 +2,28 @@
 
 mod argmax;
 mod contract;
+mod conv_window;
 mod convolution;
 mod dynamic;
+mod gather;
 mod make;
 mod ops;
 mod region;
+mod scatter;
 mod special;
 mod trip;
+mod wide;
 mod window;
 
 use rustc_hash::FxHashMap;
 use tpusim_isa::num::{DType, DTypeKind};
 
-use super::{Graph, Node, NodeId, NodeOp, own_operands};
+use super::{Graph, Node, NodeId, own_operands};
 use crate::hlo::{Block, Func, LocId, Module, Op, Opcode, ValueId, Verified};
 use crate::lower::math::{MapOp, holds};
 
 use contract::bits_to_bytes;
+use wide::Value;
 
 /// Something the code generator has no code for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,21 +81,21 @@ pub fn from_module_with(module: &Verified<Module>, pad_contraction: bool) -> Res
     for (i, p) in main.params.iter().enumerate() {
         let t = b.tensor(main, p.value, "parameter", p.loc)?;
         let name = module.locs.name(p.loc).unwrap_or("").to_owned();
-        let id = b.push(NodeOp::Param(i as u32), vec![], &t, "parameter", (name, String::new()));
-        b.graph.params.push(id);
+        let value = b.parameter(i as u32, &t, name);
         if p.attrs.get("tf.aliasing_output").is_some() || p.attrs.flag("jax.buffer_donor") {
-            b.graph.donated.push(id);
+            b.graph.donated.extend(b.graph.params.last());
         }
-        env.insert(p.value, id);
+        env.insert(p.value, value);
     }
-    b.graph.outputs = b.block(main, &main.body, &mut env, 0, None)?;
+    let outputs = b.block(main, &main.body, &mut env, 0, None)?;
+    b.graph.outputs = outputs.into_iter().map(|v| b.output(v)).collect();
     b.graph.prune(true);
     b.graph.separate_outputs();
     own_operands(&mut b.graph, &|_, _| false);
     Ok(b.graph)
 }
 
-type Env = FxHashMap<ValueId, NodeId>;
+type Env = FxHashMap<ValueId, Value>;
 
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
@@ -146,7 +151,7 @@ impl Builder<'_> {
         let Some(t) = f.ty(v).tensor() else {
             return Err(self.error(op, loc, format!("values of type {} are not lowered", f.ty(v))));
         };
-        if t.quant.is_some() || !holds(t.dtype) {
+        if t.quant.is_some() || !holds(t.dtype) && wide::part_of(t.dtype).is_none() {
             return Err(self.error(op, loc, format!("element type of {t} is not lowered to vector code yet")));
         }
         let dims = t.dims.iter().map(|&d| u64::try_from(d)).collect::<Result<Vec<_>, _>>();
@@ -168,9 +173,9 @@ impl Builder<'_> {
         env: &mut Env,
         depth: usize,
         site: Option<&(String, String)>,
-    ) -> Result<Vec<NodeId>, LowerError> {
+    ) -> Result<Vec<Value>, LowerError> {
         for op in &block.ops {
-            let args: Vec<NodeId> = op.operands.iter().filter_map(|v| env.get(v).copied()).collect();
+            let args: Vec<Value> = op.operands.iter().filter_map(|v| env.get(v).copied()).collect();
             if args.len() != op.operands.len() {
                 return Err(self.error(op.opcode.name(), op.loc, "an operand has no value"));
             }
@@ -205,10 +210,10 @@ impl Builder<'_> {
         &mut self,
         op: &Op,
         name: &str,
-        args: Vec<NodeId>,
+        args: Vec<Value>,
         depth: usize,
         site: (String, String),
-    ) -> Result<Vec<NodeId>, LowerError> {
+    ) -> Result<Vec<Value>, LowerError> {
         if depth >= MAX_CALLS {
             return Err(self.error(op.opcode.name(), op.loc, "calls nest too deep"));
         }
@@ -224,10 +229,10 @@ impl Builder<'_> {
         &mut self,
         f: &Func,
         op: &Op,
-        args: Vec<NodeId>,
+        args: Vec<Value>,
         depth: usize,
         outer: Option<&(String, String)>,
-    ) -> Result<Vec<NodeId>, LowerError> {
+    ) -> Result<Vec<Value>, LowerError> {
         let site = self.site(op, outer);
         match op.opcode {
             Opcode::Call => {
@@ -241,9 +246,28 @@ impl Builder<'_> {
             Opcode::OptimizationBarrier => return Ok(args),
             _ => {}
         }
+        let pair = |v: &ValueId| f.ty(*v).tensor().is_some_and(|t| wide::part_of(t.dtype).is_some());
+        let single: Option<Vec<NodeId>> = args.iter().map(|v| v.one()).collect();
+        let Some(args) = single.filter(|_| !op.results.iter().any(pair)) else {
+            return self.wide(f, op, &args, site);
+        };
+        self.narrow(f, op, args, site).map(|ids| ids.into_iter().map(Value::One).collect())
+    }
+
+    /// An operation whose operands and results are one array each.
+    fn narrow(
+        &mut self,
+        f: &Func,
+        op: &Op,
+        args: Vec<NodeId>,
+        site: (String, String),
+    ) -> Result<Vec<NodeId>, LowerError> {
         if let (Opcode::Reduce, &[a, b]) = (op.opcode, &op.results[..]) {
             let t = [self.tensor(f, a, op.opcode.name(), op.loc)?, self.tensor(f, b, op.opcode.name(), op.loc)?];
             return self.reduce_with_index(op, &args, &t, &site);
+        }
+        if op.opcode == Opcode::Scatter {
+            return self.scatter(f, op, &args, &site);
         }
         let [result] = op.results[..] else {
             return Err(self.error(op.opcode.name(), op.loc, "operations with several results are not lowered yet"));

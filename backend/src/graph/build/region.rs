@@ -7,6 +7,7 @@ use rustc_hash::FxHashSet;
 
 use super::super::{Case, NodeId, NodeOp, Region, Special, While};
 use super::trip::trip_count;
+use super::wide::{Value, part_of};
 use super::*;
 use crate::hlo::{Block, Op, Opcode, ValueId};
 
@@ -41,6 +42,11 @@ pub(super) struct Frame {
 struct Built {
     graph: Graph,
     binds: Vec<Bind>,
+}
+
+/// The nodes of some values, one after the other.
+fn flat(values: &[Value]) -> Vec<NodeId> {
+    values.iter().flat_map(|v| v.nodes()).collect()
 }
 
 /// Adds every value that `block` reads or defines.
@@ -154,20 +160,22 @@ impl Builder<'_> {
         &mut self,
         f: &Func,
         block: &Block,
-        args: &[(Bind, NodeId)],
+        args: &[(Value, Vec<Bind>)],
         env: &Env,
         depth: usize,
         site: &(String, String),
     ) -> Result<Built, LowerError> {
         let name = self.graph.name.clone();
-        let likes: Vec<Node> = args.iter().map(|(_, like)| self.node(*like).clone()).collect();
+        let like = |n: NodeId| Node { source: String::new(), location: String::new(), ..self.node(n).clone() };
+        let likes: Vec<Vec<Node>> = args.iter().map(|(v, _)| v.nodes().map(like).collect()).collect();
         self.enter(Frame { graph: Graph { name, ..Graph::default() }, ..Frame::default() });
         let mut inner = Env::default();
-        for ((v, (bind, _)), like) in block.args.iter().zip(args).zip(likes) {
-            let here = match *bind {
-                Bind::Carried(_) => self.param(*bind, Node { source: String::new(), location: String::new(), ..like }),
+        for ((v, (outside, binds)), likes) in block.args.iter().zip(args).zip(likes) {
+            let mut parts = binds.iter().zip(likes).map(|(bind, like)| match *bind {
+                Bind::Carried(_) => self.param(*bind, like),
                 Bind::Outer(id) => self.import(id),
-            };
+            });
+            let here = outside.map(|n| parts.next().unwrap_or(n));
             inner.insert(*v, here);
         }
         let (mut read, mut defined) = (Vec::new(), FxHashSet::default());
@@ -177,13 +185,13 @@ impl Builder<'_> {
                 && !defined.contains(&v)
                 && !inner.contains_key(&v)
             {
-                let here = self.import(*outer);
+                let here = outer.map(|n| self.import(n));
                 inner.insert(v, here);
             }
         }
         let outputs = self.block(f, block, &mut inner, depth + 1, Some(site));
         let frame = self.leave();
-        Ok(Built { graph: Graph { outputs: outputs?, ..frame.graph }, binds: frame.binds })
+        Ok(Built { graph: Graph { outputs: flat(&outputs?), ..frame.graph }, binds: frame.binds })
     }
 
     fn block_of<'o>(&self, op: &'o Op, n: usize) -> Result<&'o Block, LowerError> {
@@ -196,11 +204,11 @@ impl Builder<'_> {
         &mut self,
         f: &Func,
         op: &Op,
-        args: &[NodeId],
+        args: &[Value],
         env: &Env,
         depth: usize,
         outer: Option<&(String, String)>,
-    ) -> Result<Vec<NodeId>, LowerError> {
+    ) -> Result<Vec<Value>, LowerError> {
         let site = self.site(op, outer);
         if self.outer.len() >= MAX_REGIONS || depth >= MAX_CALLS {
             let m = format!("loops and branches nest more than {MAX_REGIONS} deep");
@@ -219,18 +227,29 @@ impl Builder<'_> {
         &mut self,
         f: &Func,
         op: &Op,
-        inits: &[NodeId],
+        values: &[Value],
         env: &Env,
         depth: usize,
         site: &(String, String),
-    ) -> Result<Vec<NodeId>, LowerError> {
+    ) -> Result<Vec<Value>, LowerError> {
         let (cond, body) = (self.block_of(op, 0)?, self.block_of(op, 1)?);
         let returned = body.ops.last().map(|o| &o.operands[..]).unwrap_or_default();
-        let mut constant: Vec<bool> = (0..inits.len()).map(|k| returned.get(k) == body.args.get(k)).collect();
+        let inits = flat(values);
+        let mut constant: Vec<bool> = Vec::new();
+        for (k, v) in values.iter().enumerate() {
+            constant.extend(v.nodes().map(|_| returned.get(k) == body.args.get(k)));
+        }
+        // The values made of these nodes.
+        let shaped = |nodes: Vec<NodeId>| {
+            let mut nodes = nodes.into_iter();
+            values.iter().map(|v| v.map(|n| nodes.next().unwrap_or(n))).collect::<Vec<_>>()
+        };
         loop {
             let carried: Vec<usize> = (0..inits.len()).filter(|k| !constant[*k]).collect();
             let bind = |k: usize| carried.iter().position(|c| *c == k).map_or(Bind::Outer(inits[k]), Bind::Carried);
-            let args: Vec<(Bind, NodeId)> = (0..inits.len()).map(|k| (bind(k), inits[k])).collect();
+            let mut k = 0..;
+            let binds = |v: &Value| v.nodes().zip(&mut k).map(|(_, k)| bind(k)).collect::<Vec<_>>();
+            let args: Vec<(Value, Vec<Bind>)> = values.iter().copied().zip(values.iter().map(binds)).collect();
             let cond = self.region(f, cond, &args, env, depth, site)?;
             let mut body = self.region(f, body, &args, env, depth, site)?;
             if cond.graph.outputs.len() != 1 || body.graph.outputs.len() != inits.len() {
@@ -252,27 +271,27 @@ impl Builder<'_> {
             let mut operands: Vec<NodeId> = carried.iter().map(|k| inits[*k]).collect();
             let (captures, mut regions) = bound(carried.len(), vec![body, cond]);
             operands.extend(captures);
-            let (Some(cond), Some(body)) = (regions.pop(), regions.pop()) else { return Ok(inits.to_vec()) };
+            let (Some(cond), Some(body)) = (regions.pop(), regions.pop()) else { return Ok(values.to_vec()) };
             let trip = trip_count(&self.graph, &operands, &cond, &body);
             if trip == Some(0) || carried.is_empty() {
-                return Ok(inits.to_vec());
+                return Ok(values.to_vec());
             }
             let what = Special::While(Box::new(While { body, cond, trip }));
-            let results = self.special_node(
+            let results = self.with_results(
                 what,
                 operands,
                 &carried.iter().map(|k| inits[*k]).collect::<Vec<_>>(),
                 "while",
                 site,
             );
-            let mut out = inits.to_vec();
+            let mut out = inits.clone();
             carried.iter().zip(results).for_each(|(k, r)| out[*k] = r);
-            return Ok(out);
+            return Ok(shaped(out));
         }
     }
 
     /// A special node whose results look like `like`; its result nodes.
-    fn special_node(
+    fn with_results(
         &mut self,
         what: Special,
         operands: Vec<NodeId>,
@@ -280,8 +299,7 @@ impl Builder<'_> {
         name: &'static str,
         site: &(String, String),
     ) -> Vec<NodeId> {
-        let none = Shape { dims: vec![0], dtype: DType::I32 };
-        let node = self.push(NodeOp::Special(what), operands, &none, name, site.clone());
+        let node = self.special_node(what, operands, name, site);
         let shapes: Vec<Shape> =
             like.iter().map(|l| Shape { dims: self.node(*l).dims.clone(), dtype: self.node(*l).dtype }).collect();
         let result = |(k, t): (usize, &Shape)| self.push(NodeOp::Result(k), vec![node], t, name, site.clone());
@@ -292,12 +310,13 @@ impl Builder<'_> {
         &mut self,
         f: &Func,
         op: &Op,
-        args: &[NodeId],
+        args: &[Value],
         env: &Env,
         depth: usize,
         site: &(String, String),
-    ) -> Result<Vec<NodeId>, LowerError> {
-        let selector = *args.first().ok_or_else(|| self.error(op.opcode.name(), op.loc, "has no operand"))?;
+    ) -> Result<Vec<Value>, LowerError> {
+        let selector =
+            args.first().and_then(|v| v.one()).ok_or_else(|| self.error(op.opcode.name(), op.loc, "has no operand"))?;
         // The true branch of an `if` comes first, but a selector of 0 is false.
         let order: Vec<usize> = match op.opcode {
             Opcode::If => vec![1, 0],
@@ -315,7 +334,12 @@ impl Builder<'_> {
             built.push(self.region(f, block, &[], env, depth, site)?);
         }
         let results = op.results.iter().map(|r| self.tensor(f, *r, op.opcode.name(), op.loc));
-        let results = results.collect::<Result<Vec<_>, _>>()?;
+        let types = results.collect::<Result<Vec<_>, _>>()?;
+        let parts = |t: &Shape| match part_of(t.dtype) {
+            Some(dtype) => vec![Shape { dims: t.dims.clone(), dtype }, Shape { dims: t.dims.clone(), dtype }],
+            None => vec![Shape { dims: t.dims.clone(), dtype: t.dtype }],
+        };
+        let results: Vec<Shape> = types.iter().flat_map(parts).collect();
         if built.iter().any(|b| b.graph.outputs.len() != results.len()) {
             return Err(self.error(op.opcode.name(), op.loc, "regions give the wrong number of values"));
         }
@@ -323,10 +347,15 @@ impl Builder<'_> {
         let mut operands = vec![selector];
         operands.extend(captures);
         let name = if op.opcode == Opcode::If { "if" } else { "case" };
-        let none = Shape { dims: vec![0], dtype: DType::I32 };
-        let what = NodeOp::Special(Special::Case(Box::new(Case { branches })));
-        let node = self.push(what, operands, &none, name, site.clone());
+        let what = Special::Case(Box::new(Case { branches }));
+        let node = self.special_node(what, operands, name, &site);
         let result = |(k, t): (usize, &Shape)| self.push(NodeOp::Result(k), vec![node], t, name, site.clone());
-        Ok(results.iter().enumerate().map(result).collect())
+        let mut nodes = results.iter().enumerate().map(result).collect::<Vec<_>>().into_iter();
+        let mut next = || nodes.next().unwrap_or(node);
+        let value = |t: &Shape| match part_of(t.dtype) {
+            Some(_) => Value::Pair(t.dtype, [next(), next()]),
+            None => Value::One(next()),
+        };
+        Ok(types.iter().map(value).collect())
     }
 }
