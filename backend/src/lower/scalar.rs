@@ -118,8 +118,8 @@ impl<'a> Bases<'a> {
         sums.dedup();
         let mut bases = Bases { of, registers: BTreeMap::new() };
         if !sums.is_empty() {
-            let mut p = Prologue::new(scalars, &sums);
-            p.run(e, of)?;
+            let mut p = Prologue::new(scalars, &sums, of);
+            p.fetch_fixed(e)?;
             for s in sums {
                 let r = p.sum(e, &s)?;
                 bases.registers.insert(s, r);
@@ -161,13 +161,17 @@ fn gcd(a: i64, b: i64) -> i64 {
 /// Scalars on their way into registers.
 struct Prologue<'s> {
     scalars: &'s [Scalar],
+    of: &'s dyn Fn(usize) -> i64,
     /// Reads of each scalar that are still to come.
     uses: Vec<u32>,
-    regs: Vec<SReg>,
+    regs: Vec<Option<SReg>>,
+    /// SMEM word of each scalar that is loaded.
+    words: Vec<i32>,
+    flag: i32,
 }
 
 impl<'s> Prologue<'s> {
-    fn new(scalars: &'s [Scalar], wanted: &[Sum]) -> Self {
+    fn new(scalars: &'s [Scalar], wanted: &[Sum], of: &'s dyn Fn(usize) -> i64) -> Self {
         let mut uses = vec![0; scalars.len()];
         wanted.iter().flatten().for_each(|t| uses[t.0] += 1);
         for (ix, s) in scalars.iter().enumerate().rev() {
@@ -179,61 +183,70 @@ impl<'s> Prologue<'s> {
                 sums(&a.shifts).iter().flat_map(|(s, _)| s).for_each(|t| uses[t.0] += 1);
             }
         }
-        Prologue { scalars, uses, regs: vec![ZERO; scalars.len()] }
+        Prologue { scalars, of, uses, regs: vec![None; scalars.len()], words: vec![0; scalars.len()], flag: 0 }
     }
 
-    /// Computes every scalar that is read. All those in fixed places come at once.
-    fn run(&mut self, e: &mut Emitter<'_>, of: &dyn Fn(usize) -> i64) -> Result<(), EmitError> {
-        let scalars = self.scalars;
-        let flag = e.flag()?;
-        let mut words = vec![0; scalars.len()];
-        let mut first = 0;
-        for (ix, s) in scalars.iter().enumerate().filter(|(ix, _)| self.uses[*ix] > 0) {
+    /// Brings all scalars in fixed places to SMEM at once.
+    fn fetch_fixed(&mut self, e: &mut Emitter<'_>) -> Result<(), EmitError> {
+        self.flag = e.flag()?;
+        let mut count = 0;
+        for (ix, s) in self.scalars.iter().enumerate().filter(|(ix, _)| self.uses[*ix] > 0) {
             if let ScalarKind::Load(a) = &s.kind {
-                words[ix] = e.smem(1)? as i32;
+                self.words[ix] = e.smem(1)? as i32;
                 if a.shifts.is_empty() {
-                    fetch(e, s.dtype, Addr { base: of(a.buffer) + a.offset, terms: vec![] }, words[ix], flag);
-                    first += 1;
+                    let hbm = Addr { base: (self.of)(a.buffer) + a.offset, terms: vec![] };
+                    fetch(e, s.dtype, hbm, self.words[ix], self.flag);
+                    count += 1;
                 }
             }
         }
-        if first > 0 {
-            e.wait(flag, first);
-        }
-        for (ix, s) in scalars.iter().enumerate() {
-            if self.uses[ix] == 0 {
-                continue;
-            }
-            self.regs[ix] = match &s.kind {
-                ScalarKind::Imm(0) => ZERO,
-                ScalarKind::Imm(v) => e.affine(ZERO, 0, *v)?,
-                ScalarKind::Load(a) => {
-                    let mut hbm = Addr { base: of(a.buffer) + a.offset, terms: vec![] };
-                    for (sum, scale) in sums(&a.shifts) {
-                        hbm.terms.push((self.sum(e, &sum)?, scale));
-                    }
-                    if !hbm.terms.is_empty() {
-                        let moved = hbm.terms.clone();
-                        fetch(e, s.dtype, hbm, words[ix], flag);
-                        e.wait(flag, 1);
-                        moved.iter().for_each(|t| e.free(t.0));
-                    }
-                    let r = e.sreg()?;
-                    e.si(Op::SLd, r, ZERO, words[ix]);
-                    if s.dtype != DType::I1 {
-                        wrap(e, r, s.dtype)?;
-                    }
-                    r
-                }
-                ScalarKind::Map(op, operand) => self.map(e, *op, *operand, s)?,
-            };
+        if count > 0 {
+            e.wait(self.flag, count);
         }
         Ok(())
     }
 
+    /// The register of scalar `ix`, computed when it is first wanted.
+    fn value(&mut self, e: &mut Emitter<'_>, ix: ScalarIx) -> Result<SReg, EmitError> {
+        if let Some(r) = self.regs[ix] {
+            return Ok(r);
+        }
+        let s = &self.scalars[ix];
+        let r = match &s.kind {
+            ScalarKind::Imm(0) => ZERO,
+            ScalarKind::Imm(v) => e.affine(ZERO, 0, *v)?,
+            ScalarKind::Load(a) => self.load(e, s.dtype, a, self.words[ix])?,
+            ScalarKind::Map(op, operand) => self.map(e, *op, *operand, s)?,
+        };
+        self.regs[ix] = Some(r);
+        Ok(r)
+    }
+
+    fn load(&mut self, e: &mut Emitter<'_>, dtype: DType, a: &Access, word: i32) -> Result<SReg, EmitError> {
+        let mut hbm = Addr { base: (self.of)(a.buffer) + a.offset, terms: vec![] };
+        for (sum, scale) in sums(&a.shifts) {
+            hbm.terms.push((self.sum(e, &sum)?, scale));
+        }
+        if !hbm.terms.is_empty() {
+            let moved = hbm.terms.clone();
+            fetch(e, dtype, hbm, word, self.flag);
+            e.wait(self.flag, 1);
+            moved.iter().for_each(|t| e.free(t.0));
+        }
+        let r = e.sreg()?;
+        e.si(Op::SLd, r, ZERO, word);
+        if dtype != DType::I1 {
+            wrap(e, r, dtype)?;
+        }
+        Ok(r)
+    }
+
     fn map(&mut self, e: &mut Emitter<'_>, op: MapOp, operand: DType, s: &Scalar) -> Result<SReg, EmitError> {
-        let arg = |i: usize| s.args.get(i).map_or(ZERO, |&a| self.regs[a]);
-        let (x, y, z) = (arg(0), arg(1), arg(2));
+        let mut args = [ZERO; 3];
+        for (r, &a) in args.iter_mut().zip(&s.args) {
+            *r = self.value(e, a)?;
+        }
+        let [x, y, z] = args;
         let r = e.sreg()?;
         let mut compare = |op: Op, x: SReg, y: SReg, not: bool| {
             e.ss(op, r, x, y);
@@ -274,8 +287,10 @@ impl<'s> Prologue<'s> {
     /// Counts a read of `ix`; after the last one its register is free.
     fn read(&mut self, e: &mut Emitter<'_>, ix: ScalarIx) {
         self.uses[ix] -= 1;
-        if self.uses[ix] == 0 && self.regs[ix] != ZERO {
-            e.free(self.regs[ix]);
+        if self.uses[ix] == 0
+            && let Some(r) = self.regs[ix].filter(|r| *r != ZERO)
+        {
+            e.free(r);
         }
     }
 
@@ -283,8 +298,8 @@ impl<'s> Prologue<'s> {
     fn sum(&mut self, e: &mut Emitter<'_>, sum: &Sum) -> Result<SReg, EmitError> {
         let mut total: Option<SReg> = None;
         for &(ix, limit, weight) in sum {
+            let x = self.value(e, ix)?;
             let r = e.sreg()?;
-            let x = self.regs[ix];
             e.si(Op::SMini, r, x, limit);
             if self.scalars[ix].dtype == DType::U32 {
                 // What looks negative is large.

@@ -165,7 +165,7 @@ pub fn plan(g: &Graph) -> Plan {
 pub fn copy(g: &Graph, root: NodeId, from: NodeId) -> Fusion {
     let mut p = Planner { g, options: Options::default(), users: g.users(), stored: BTreeSet::new(), cost: costs(g) };
     p.stored.extend([root, from]);
-    p.part(root, root, View { offset: 0, strides: dense_strides(&g.node(root).dims), shifts: Vec::new() })
+    p.part(root, root, View::dense(&g.node(root).dims))
 }
 
 /// Cuts `g` into kernels in a certain way.
@@ -356,6 +356,8 @@ struct Build<'b, 'g> {
     product: Option<Product>,
     scalars: Vec<Scalar>,
     scalar_memo: FxHashMap<NodeId, ScalarIx>,
+    /// The ways loads are moved.
+    moved: Vec<Vec<Shift>>,
     reads: BTreeSet<NodeId>,
     sources: Vec<String>,
     flops: u64,
@@ -377,6 +379,7 @@ impl<'b, 'g> Build<'b, 'g> {
             product: None,
             scalars: Vec::new(),
             scalar_memo: FxHashMap::default(),
+            moved: Vec::new(),
             reads: BTreeSet::new(),
             sources: Vec::new(),
             flops: 0,
@@ -688,6 +691,9 @@ impl<'b, 'g> Build<'b, 'g> {
             }
         }
         let shifts = self.shifts(&view.shifts, bytes);
+        if !self.holds(&shifts) {
+            return Err(n);
+        }
         let access = Access { buffer: base.ix(), offset: view.offset * bytes, strides, shifts };
         Ok(self.add(Node { kind: Kind::Load(access), args: vec![], dtype: node.dtype, varies }))
     }

@@ -54,7 +54,7 @@ struct Lives {
     last: Vec<u32>,
     /// Nodes that share the array of another one.
     shares: Vec<Option<NodeId>>,
-    /// The parameter whose array a result lies in.
+    /// The parameter in whose array a node lies.
     donor: Vec<Option<NodeId>>,
 }
 
@@ -192,8 +192,8 @@ pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
             place(&mut out, NodeId(ix as u32), BufferKind::Constant(data), (0, end));
         }
     }
-    for n in 0..g.nodes.len() {
-        if let (Some(d), None) = (lives.donor[n], out.address[n]) {
+    for (n, d) in lives.donor.iter().enumerate() {
+        if let (Some(d), None) = (d, out.address[n]) {
             out.address[n] = out.address[d.ix()];
         }
     }

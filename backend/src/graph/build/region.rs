@@ -130,6 +130,10 @@ impl Builder<'_> {
                 let a = self.import_moved(n.args[0], moves - 1);
                 self.push(n.op.clone(), vec![a], &shape, n.name, site)
             }
+            NodeOp::DynSlice(_) if moves > 0 => {
+                let args = n.args.iter().map(|a| self.import_moved(*a, moves - 1)).collect();
+                self.push(n.op.clone(), args, &shape, n.name, site)
+            }
             _ => self.param(Bind::Outer(id), n),
         };
         self.imports.insert(id, here);

@@ -54,7 +54,7 @@ impl Builder<'_> {
         let (&[x, source, init], [select, scatter]) = (args, &op.regions[..]) else {
             return Err(self.error(op.opcode.name(), op.loc, "needs three operands and two regions"));
         };
-        let (Some(better), Some(how)) = (self.selection(&select.block), combination(&scatter.block, t.dtype)) else {
+        let (Some(better), Some(how)) = (self.better(&select.block), combination(&scatter.block, t.dtype)) else {
             let m = "is lowered for a selection by one comparison and a combination by add, multiply, maximum, minimum, \
                      and, or, xor only; write it as reduce_window with indices and scatter";
             return Err(self.error(op.opcode.name(), op.loc, m));
@@ -85,7 +85,7 @@ impl Builder<'_> {
     }
 
     /// The comparison that keeps what was selected before, and whether it takes that as its second operand.
-    fn selection(&self, block: &Block) -> Option<(MapOp, bool)> {
+    fn better(&self, block: &Block) -> Option<(MapOp, bool)> {
         let ([body, ret], &[old, new]) = (&block.ops[..], &block.args[..]) else { return None };
         let map = self.map_of(body).filter(|m| matches!(m, MapOp::Compare(..)))?;
         let swapped = body.operands == [new, old];

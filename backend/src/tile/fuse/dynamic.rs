@@ -7,7 +7,19 @@ use crate::tile::view::Shift as ViewShift;
 /// Operations an index may take on the scalar unit; longer computations are stored by a vector kernel and loaded.
 const MAX_OPERATIONS: u32 = 16;
 
+/// Ways in which the loads of one kernel are moved, each of which takes a scalar register.
+const MAX_MOVED: usize = 10;
+
 impl Build<'_, '_> {
+    /// Whether the kernel has a register for another load that `shifts` moves.
+    pub(super) fn holds(&mut self, shifts: &[Shift]) -> bool {
+        if shifts.is_empty() || self.moved.iter().any(|m| m == shifts) {
+            return true;
+        }
+        self.moved.push(shifts.to_vec());
+        self.moved.len() <= MAX_MOVED
+    }
+
     /// What moves a view, as shifts of an access of elements of `bytes` bytes.
     pub(super) fn shifts(&mut self, shifts: &[ViewShift], bytes: i64) -> Vec<Shift> {
         let limit = |l: u64| i32::try_from(l).unwrap_or(i32::MAX);
