@@ -61,7 +61,7 @@ impl Run {
         // Inputs first: a wrong file should not have to wait for the compiler. Timing needs none, but a wrong one is still an error.
         let inputs = match self.engine.mode {
             ModeArg::Time if !self.inputs.given() => Vec::new(),
-            _ => self.inputs.load(&loaded.params)?,
+            _ => self.inputs.load(&loaded)?,
         };
         let executable = driver.build(&loaded.module)?;
         progress.next("simulating");

@@ -61,9 +61,11 @@ pub fn run(program: &Program, chip: &ChipSpec, inputs: &[Vec<u8>]) -> Result<Vec
     Err(format!("output {i} depends on {cause}, first at byte {at} of {}", first.outputs[i].len()))
 }
 
-/// Elements as doubles, whatever their type.
+/// Elements as doubles, whatever their type; complex ones as two each.
 pub fn numbers(dtype: DType, bytes: &[u8]) -> Vec<f64> {
-    if dtype.is_float() {
+    if dtype == DType::C64 {
+        convert::decode_f64(DType::F32, bytes)
+    } else if dtype.is_float() {
         convert::decode_f64(dtype, bytes)
     } else {
         convert::decode_i64(dtype, bytes).into_iter().map(|v| v as f64).collect()
