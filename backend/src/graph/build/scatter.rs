@@ -48,13 +48,16 @@ impl Builder<'_> {
         else {
             return Err(self.error(op.opcode.name(), op.loc, "needs `scatter_dimension_numbers` and a region"));
         };
-        let shapes: Vec<Shape> =
-            op.results.iter().map(|&r| self.tensor(f, r, op.opcode.name(), op.loc)).collect::<Result<_, _>>()?;
+        // Both parts of a pair are arrays of their own.
+        let mut shapes: Vec<Shape> = Vec::new();
+        for &r in &op.results {
+            let t = self.tensor(f, r, op.opcode.name(), op.loc)?;
+            for dtype in wide::part_of(t.dtype).map_or(vec![t.dtype], |p| vec![p; 2]) {
+                shapes.push(Shape { dims: t.dims.clone(), dtype });
+            }
+        }
         if args.iter().any(|&a| self.node(a).elements() == 0) {
             return Ok(arrays.to_vec());
-        }
-        if shapes.iter().any(|s| s.dtype.bytes() > 4) {
-            return Err(self.error(op.opcode.name(), op.loc, "of 64-bit elements is not lowered yet"));
         }
         let types: Vec<DType> = shapes.iter().map(|s| s.dtype).collect();
         let region = self.function(f, op, &region.block, &types, site)?;
@@ -185,18 +188,28 @@ impl Builder<'_> {
         let saved = (std::mem::take(&mut self.graph), std::mem::take(&mut self.seen));
         let mut env = Env::default();
         let mut typed = true;
-        for (i, &a) in block.args.iter().enumerate() {
-            let dtype = types[i % types.len()];
-            typed &= f.ty(a).tensor().is_some_and(|t| t.dtype == dtype);
-            let id =
-                self.push(NodeOp::Param(i as u32), vec![], &Shape { dims: vec![], dtype }, "parameter", site.clone());
-            env.insert(a, wide::Value::One(id));
+        let mut next = 0u32;
+        for &a in &block.args {
+            let own = f.ty(a).tensor().map(|t| t.dtype);
+            let part = own.and_then(wide::part_of);
+            let mut param = |b: &mut Self| {
+                let dtype = types[next as usize % types.len()];
+                typed &= part.or(own) == Some(dtype);
+                let t = Shape { dims: vec![], dtype };
+                let id = b.push(NodeOp::Param(next), vec![], &t, "parameter", site.clone());
+                next += 1;
+                id
+            };
+            let value = match (part, own) {
+                (Some(_), Some(t)) => wide::Value::Pair(t, [param(self), param(self)]),
+                _ => wide::Value::One(param(self)),
+            };
+            env.insert(a, value);
         }
         let results = self.block(f, block, &mut env, 0, Some(site));
         let inner = std::mem::replace(&mut self.graph, saved.0);
         self.seen = saved.1;
-        let results: Option<Vec<NodeId>> = results?.into_iter().map(wide::Value::one).collect();
-        let results = results.ok_or_else(|| fail(self, "64-bit values are not lowered"))?;
+        let results: Vec<NodeId> = results?.into_iter().flat_map(|v| v.nodes()).collect();
         if !typed {
             return Err(fail(self, "other types than those of the arrays are not lowered yet"));
         }
