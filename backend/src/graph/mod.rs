@@ -18,7 +18,7 @@ use crate::lower::sort::SortSpec;
 pub use build::{K_MULTIPLE, LowerError, from_module, from_module_with, register_bits};
 pub use own::{last_heir, own_operands};
 pub use region::{Case, Region, While};
-pub use windows::{Function, Scatter, Value, What, Windows};
+pub use windows::{Function, Scatter, Term, What, Windows};
 
 /// Index of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

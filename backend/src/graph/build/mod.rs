@@ -11,6 +11,7 @@ mod ops;
 mod region;
 mod regions;
 mod scatter;
+mod select_scatter;
 mod sort;
 mod special;
 mod trip;
@@ -249,6 +250,8 @@ impl Builder<'_> {
                 return self.call(op, &callee, args, depth, site);
             }
             Opcode::OptimizationBarrier => return Ok(args),
+            Opcode::Gather => return self.gather(f, op, &args, &site),
+            Opcode::Scatter => return self.scatter(f, op, &args, &site),
             _ => {}
         }
         let pair = |v: &ValueId| f.ty(*v).tensor().is_some_and(|t| wide::part_of(t.dtype).is_some());
@@ -270,9 +273,6 @@ impl Builder<'_> {
         if let (Opcode::Reduce, &[a, b]) = (op.opcode, &op.results[..]) {
             let t = [self.tensor(f, a, op.opcode.name(), op.loc)?, self.tensor(f, b, op.opcode.name(), op.loc)?];
             return self.reduce_with_index(op, &args, &t, &site);
-        }
-        if op.opcode == Opcode::Scatter {
-            return self.scatter(f, op, &args, &site);
         }
         let [result] = op.results[..] else {
             return Err(self.error(op.opcode.name(), op.loc, "operations with several results are not lowered yet"));

@@ -208,10 +208,8 @@ impl Builder<'_> {
         if let (Opcode::Reduce, [a, b]) = (op.opcode, &types[..]) {
             return self.wide_reduce_with_index(op, args, [a, b], &site);
         }
-        match op.opcode {
-            Opcode::Scatter => return self.wide_scatter(f, op, args, &types, &site),
-            Opcode::Sort => return self.wide_sort(f, op, args, &types, &site),
-            _ => {}
+        if op.opcode == Opcode::Sort {
+            return self.wide_sort(f, op, args, &types, &site);
         }
         let [t] = &types[..] else {
             return Err(self.wide_error(op, args, "with several results"));
@@ -383,7 +381,7 @@ impl Builder<'_> {
 /// How many leading operands are data, if the others are positions.
 fn data_operands(op: Opcode) -> Option<usize> {
     match op {
-        Opcode::DynamicSlice | Opcode::Gather => Some(1),
+        Opcode::DynamicSlice => Some(1),
         Opcode::DynamicUpdateSlice => Some(2),
         _ => None,
     }

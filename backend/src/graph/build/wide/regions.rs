@@ -21,29 +21,15 @@ fn gathered(types: &[Shape], nodes: Vec<NodeId>) -> Vec<Value> {
     out
 }
 
-impl Builder<'_> {
-    pub(super) fn wide_scatter(
-        &mut self,
-        f: &Func,
-        op: &Op,
-        args: &[Value],
-        types: &[Shape],
-        site: &(String, String),
-    ) -> Result<Vec<Value>, LowerError> {
-        let mut own = Vec::new();
-        for (i, &a) in args.iter().enumerate() {
-            own.extend(match a {
-                // Places are 32-bit numbers; what saturates is outside either way.
-                Value::Pair(k @ (DType::I64 | DType::U64), p) if i == args.len() / 2 => {
-                    vec![self.saturated(p, k == DType::I64, "scatter", site)]
-                }
-                _ => a.nodes().collect(),
-            });
-        }
-        let out = self.scatter(f, op, &own, site)?;
-        Ok(gathered(types, out))
-    }
+/// The comparison of one word.
+fn by_word(word: usize, order: Direction, dtype: DType) -> Vec<Step> {
+    let operand = |second| Step { what: StepKind::Word { word, second }, args: vec![], dtype };
+    let compare = Step { what: StepKind::Map(MapOp::Compare(order, false), dtype), args: vec![0, 1], dtype: DType::I1 };
+    let result = Step { what: StepKind::Map(MapOp::Copy, DType::I1), args: vec![2], dtype: DType::I1 };
+    vec![operand(false), operand(true), compare, result]
+}
 
+impl Builder<'_> {
     pub(super) fn wide_sort(
         &mut self,
         f: &Func,
@@ -58,36 +44,82 @@ impl Builder<'_> {
         let (Ok(dim), true, [region]) = (usize::try_from(d), d < rank, &op.regions[..]) else {
             return Err(self.error(op.opcode.name(), op.loc, "needs a dimension of its operands and one comparator"));
         };
-        let operands: Vec<NodeId> = args.iter().flat_map(|a| a.nodes()).collect();
-        let steps = self.comparator_of_pairs(f, op, &region.block, args, site)?;
+        let mut operands: Vec<NodeId> = args.iter().flat_map(|a| a.nodes()).collect();
+        let key = self.plain_key(f, &region.block, args);
+        // Sorting keeps the order of equal elements: by low words, then by high ones, is by both.
+        let passes = match key {
+            Some((low, order, signed)) => {
+                let top = if signed { DType::I32 } else { DType::U32 };
+                operands[low + 1] = self.reinterpreted(operands[low + 1], top, site);
+                vec![by_word(low, order, DType::U32), by_word(low + 1, order, top)]
+            }
+            None => vec![self.comparator_of_pairs(f, op, &region.block, args, site)?],
+        };
         // What is the same everywhere and compares nothing, such as the high words of positions, stays as it is.
         let mut read = vec![false; operands.len()];
-        for a in steps.iter().flat_map(|s| &s.args) {
-            if let StepKind::Word { word, .. } = steps[*a].what {
-                read[word] = true;
+        for steps in &passes {
+            for a in steps.iter().flat_map(|s| &s.args) {
+                if let StepKind::Word { word, .. } = steps[*a].what {
+                    read[word] = true;
+                }
             }
         }
         let moves: Vec<bool> = (0..read.len()).map(|i| read[i] || self.splat_of(operands[i]).is_none()).collect();
         let place = |i: usize| moves[..i].iter().filter(|m| **m).count();
-        let moved: Vec<NodeId> = (0..read.len()).filter(|&i| moves[i]).map(|i| operands[i]).collect();
+        let mut moved: Vec<NodeId> = (0..read.len()).filter(|&i| moves[i]).map(|i| operands[i]).collect();
         if moved.is_empty() {
             return Ok(args.to_vec());
         }
-        let steps = steps
-            .into_iter()
-            .map(|s| match s.what {
+        for mut steps in passes {
+            for s in &mut steps {
                 // Words that nothing reads may name any.
-                StepKind::Word { word, second } => {
-                    let word = if moves[word] { place(word) } else { 0 };
-                    Step { what: StepKind::Word { word, second }, ..s }
+                if let StepKind::Word { word, .. } = &mut s.what {
+                    *word = if moves[*word] { place(*word) } else { 0 };
                 }
-                _ => s,
-            })
-            .collect();
-        let sorted = self.sorted_by(&moved, dim, steps, site)?;
-        let out = (0..read.len()).map(|i| if moves[i] { sorted.get(place(i)).copied() } else { Some(operands[i]) });
-        let out: Option<Vec<NodeId>> = out.collect();
-        Ok(gathered(types, out.unwrap_or_default()))
+            }
+            moved = self.sorted_by(&moved, dim, steps, site)?;
+        }
+        let mut out = operands;
+        for i in (0..read.len()).filter(|&i| moves[i]) {
+            out[i] = moved.get(place(i)).copied().unwrap_or(out[i]);
+        }
+        if let Some((low, ..)) = key {
+            out[low + 1] = self.reinterpreted(out[low + 1], DType::U32, site);
+        }
+        Ok(gathered(types, out))
+    }
+
+    /// The bits of words as another type of words.
+    fn reinterpreted(&mut self, x: NodeId, dtype: DType, site: &(String, String)) -> NodeId {
+        if self.node(x).dtype == dtype {
+            return x;
+        }
+        let t = Shape { dims: self.node(x).dims.clone(), dtype };
+        self.map(MapOp::Bitcast, &[x], &t, "sort", site.clone())
+    }
+
+    /// The low word of the 64-bit integer that a comparator compares, with the direction and whether it is signed, if that is all it does.
+    fn plain_key(&self, f: &Func, block: &Block, args: &[Value]) -> Option<(usize, Direction, bool)> {
+        let [compare, ret] = &block.ops[..] else { return None };
+        let &[a, b] = &compare.operands[..] else { return None };
+        let Some(MapOp::Compare(order, _)) = self.map_of(compare).filter(|_| ret.operands == compare.results) else {
+            return None;
+        };
+        let at = |v: ValueId| block.args.iter().position(|&x| x == v);
+        let (i, j) = (at(a)?, at(b)?);
+        let order = match order {
+            Direction::Lt | Direction::Gt if i / 2 == j / 2 && i != j => order,
+            _ => return None,
+        };
+        // The operands of the comparison may be exchanged.
+        let order = match (order, i < j) {
+            (o, true) => o,
+            (Direction::Lt, false) => Direction::Gt,
+            _ => Direction::Lt,
+        };
+        let dtype = f.ty(a).tensor()?.dtype;
+        let low = args.get(..i / 2)?.iter().map(|v| v.nodes().count()).sum();
+        matches!(dtype, DType::I64 | DType::U64).then_some((low, order, dtype == DType::I64))
     }
 
     /// The comparator as steps on the parts of its arguments.
