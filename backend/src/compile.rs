@@ -1,13 +1,13 @@
 //! From a verified module to a program for one device.
 
 use tpusim_isa::chip::ChipSpec;
-use tpusim_isa::num::DType;
-use tpusim_isa::program::{DmaDesc, Node as Code, OpInfo, Program};
+use tpusim_isa::program::Program;
 
-use crate::graph::{Graph, LowerError, NodeOp, from_module_with};
+use crate::generate::{Generator, Scope};
+use crate::graph::{Graph, LowerError, from_module_with};
 use crate::hlo::{Module, Verified};
-use crate::lower::emit::{EmitError, Emitter};
-use crate::tile::fuse::{Fusion, MAX_NODES, Plan, plan, plan_with};
+use crate::lower::emit::EmitError;
+use crate::tile::fuse::{MAX_NODES, Options, Plan, plan, plan_with};
 use crate::tile::kernel::Kernel;
 use crate::tile::memory;
 
@@ -64,23 +64,25 @@ pub fn compile(module: &Verified<Module>, chip: &ChipSpec) -> Result<Program, Co
     compile_parts(module, chip).map(|c| c.program)
 }
 
-/// As [`compile`], with the graph and the plan. Where a kernel fits no tiling, long contractions are padded to what blocks divide, then
-/// kernels are made smaller.
+/// As [`compile`], with the graph and the plan. Where a kernel fits no tiling, kernels write over nothing they read, then long
+/// contractions are padded to what blocks divide, then kernels are made smaller.
 ///
 /// # Errors
 /// [`CompileError`], of the first attempt.
 pub fn compile_parts(module: &Verified<Module>, chip: &ChipSpec) -> Result<Compiled, CompileError> {
-    let attempt = |pad_contraction: bool, max_nodes: usize| {
+    let attempt = |pad_contraction: bool, options: Options| {
         let graph = from_module_with(module, pad_contraction)?;
-        let plan = plan_with(&graph, max_nodes);
+        let plan = plan_with(&graph, options);
         let (program, kernels) = generate(&graph, &plan, chip)?;
         Ok(Compiled { graph, plan, kernels, program })
     };
-    let first = attempt(false, MAX_NODES);
+    let first = attempt(false, Options::default());
     if !matches!(first, Err(CompileError::Kernel { .. })) {
         return first;
     }
-    [MAX_NODES, 16, 2].into_iter().find_map(|n| attempt(true, n).ok()).map_or(first, Ok)
+    let apart = |max_nodes: usize| Options { max_nodes, in_place: false };
+    let others = [(false, MAX_NODES), (true, MAX_NODES), (true, 16), (true, 2)];
+    others.into_iter().find_map(|(pad, n)| attempt(pad, apart(n)).ok()).map_or(first, Ok)
 }
 
 /// Compiles a flat graph.
@@ -97,21 +99,20 @@ fn generate(g: &Graph, plan: &Plan, chip: &ChipSpec) -> Result<(Program, Vec<Ker
     if mem.peak > available {
         return Err(CompileError::Hbm { needed: mem.peak, available, largest: largest(g, &mem) });
     }
-    let base_of = |node: usize| mem.address[node].unwrap_or(0) as i64;
     let mut p = Program { name: g.name.clone(), chip: chip.name.clone(), ..Program::default() };
-    let mut names = std::collections::BTreeMap::new();
-    let mut kernels = Vec::new();
-    for f in &plan.steps {
-        let (kernel, (body, vmem)) = generate_kernel(g, chip, f, &mut p.descs, &base_of)?;
-        p.vmem_peak_bytes = p.vmem_peak_bytes.max(vmem);
-        let op = p.ops.len() as u32;
-        p.ops.push(info(g, f, kernel.cores(), &mut names));
-        kernels.push(kernel);
-        p.body.push(Code::Op { op, body });
-    }
     p.buffers = mem.buffers;
     p.hbm_peak_bytes = mem.peak;
-    Ok((p, kernels))
+    let mut generator = Generator::new(chip, p);
+    let scope = Scope { g, address: &mem.address, scratch: &mem.scratch };
+    let (body, ops) = generator.program(&scope, &plan.steps)?;
+    let (mut program, kernels) = generator.finish();
+    program.body = body;
+    // Steps of loops are several operations.
+    for b in &mut program.buffers {
+        let at = |step: u32| ops.get(step as usize).or(ops.last()).cloned().unwrap_or(0..1);
+        b.live = (at(b.live.0).start, at(b.live.1).end.max(1) - 1);
+    }
+    Ok((program, kernels))
 }
 
 fn largest(g: &Graph, mem: &memory::MemoryPlan) -> String {
@@ -135,84 +136,4 @@ fn largest(g: &Graph, mem: &memory::MemoryPlan) -> String {
     all.sort_by(|a, b| b.cmp(a));
     let list: Vec<String> = all.iter().take(4).map(|(b, n)| format!("{} {}", mib(*b), n.trim_end())).collect();
     format!("the largest arrays are {}", list.join("; "))
-}
-
-/// A kernel's code and the VMEM bytes it takes.
-type Generated = (Vec<Code>, u64);
-
-/// The first candidate whose code fits; where registers run short in all of them, the first that fits in source order.
-fn generate_kernel(
-    g: &Graph,
-    chip: &ChipSpec,
-    f: &Fusion,
-    descs: &mut Vec<DmaDesc>,
-    base_of: &dyn Fn(usize) -> i64,
-) -> Result<(Kernel, Generated), CompileError> {
-    let mut reason = EmitError::Vmem { needed: 0, available: *chip.vmem_bytes };
-    for in_order in [false, true] {
-        for kernel in Kernel::candidates(g, chip, f) {
-            match attempt(chip, descs, in_order, |e| kernel.emit(e, base_of)) {
-                Ok(generated) => return Ok((kernel, generated)),
-                Err(e) => reason = e,
-            }
-        }
-        if !matches!(reason, EmitError::Registers(_)) {
-            break;
-        }
-    }
-    let n = g.node(f.root);
-    Err(CompileError::Kernel { name: n.name.to_owned(), place: n.location.clone(), reason })
-}
-
-fn attempt(
-    chip: &ChipSpec,
-    descs: &mut Vec<DmaDesc>,
-    in_order: bool,
-    emit: impl FnOnce(&mut Emitter<'_>) -> Result<(), EmitError>,
-) -> Result<(Vec<Code>, u64), EmitError> {
-    let before = descs.len();
-    let mut e = Emitter::new(chip, descs);
-    if in_order {
-        e.in_order();
-    }
-    let result = emit(&mut e).and_then(|()| e.finish());
-    if result.is_err() {
-        descs.truncate(before);
-    }
-    result
-}
-
-fn info(g: &Graph, f: &Fusion, cores: u32, names: &mut std::collections::BTreeMap<String, u32>) -> OpInfo {
-    let root = g.node(f.root);
-    let maps = f.nodes.iter().filter(|n| matches!(n.kind, crate::lower::expr::Kind::Map(..))).count();
-    let kind = match &f.product {
-        Some(_) if maps <= 1 => "dot_general".to_owned(),
-        Some(_) => "dot_general_fusion".to_owned(),
-        None if maps > 1 => "fusion".to_owned(),
-        None => root.name.to_owned(),
-    };
-    let n = names.entry(kind.clone()).or_default();
-    let name = format!("{kind}.{n}");
-    *n += 1;
-    let (mut mxu_flops, mut dtype) = (0, DType::BF16);
-    if let Some(p) = &f.product {
-        let dot = g.node(p.node);
-        if let NodeOp::Dot(spec) = &dot.op {
-            let lhs = g.node(dot.args[0]);
-            let k: u64 = spec.contract[0].iter().map(|&d| lhs.dims[d]).product();
-            mxu_flops = if spec.useful { 2 * dot.elements() * k } else { 0 };
-            // f32 operands at default precision run as bf16.
-            dtype = if lhs.dtype.bits() == 32 { DType::BF16 } else { lhs.dtype };
-        }
-    }
-    OpInfo {
-        name,
-        source: f.sources.join(" "),
-        location: root.location.clone(),
-        mxu_flops,
-        vector_flops: f.vector_flops,
-        dtype,
-        cores,
-        modelled_cycles: 0,
-    }
 }

@@ -4,6 +4,7 @@
 pub mod compile;
 pub mod eval;
 pub mod front;
+mod generate;
 pub mod graph;
 pub mod hlo;
 pub mod lower;

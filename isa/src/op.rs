@@ -14,6 +14,8 @@
 //!
 //! **Scalars** are 32-bit and wrap. `s0` is always zero, `s1` is the index of the TensorCore in its device.
 //!
+//! **SMEM** is addressed in words of 32 bits, one scalar each. `s.ld`/`s.st` move a scalar from/to word `s + imm`. Every core has its own.
+//!
 //! **VMEM** is addressed in rows of 128 words (512 bytes). `vld`/`vst` move sublane `i` from/to row `s + imm + i * stride`; a
 //! stride of 0 loads one row into all sublanes.
 //!
@@ -34,7 +36,8 @@
 //! transpose. `xrot` moves lane `l` to lane `(l + imm) mod 128`. `xred.*` reduce the 128 lanes of each sublane by a
 //! balanced tree (lane `l` with lane `l + 64`, then 32, ... 1) and give the result in all lanes. `xbcast` copies lane `imm` to all lanes.
 //!
-//! **DMA.** `dma` starts descriptor `desc` of the program's table; when its data has landed it adds 1 to the sync flag.
+//! **DMA.** `dma` starts descriptor `desc` of the program's table, which moves a block between HBM and VMEM or SMEM, to and from
+//! addresses made of what scalar registers hold, read as signed; when its data has landed it adds 1 to the sync flag.
 //! `dma.wait flag, n` stalls until the flag is at least `n`, then subtracts `n`. `flag.add` adds to a flag.
 
 use crate::num::Format;
