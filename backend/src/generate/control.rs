@@ -9,7 +9,7 @@ use tpusim_isa::program::{Addr, DmaDesc, DmaDir, FlowInfo, FlowKind, Node as Cod
 use super::{Generator, Scope};
 use crate::compile::CompileError;
 use crate::graph::{Node, NodeId, While};
-use crate::lower::emit::ZERO;
+use crate::lower::emit::{ZERO, counter_register};
 use crate::tile::fuse::SpecialStep;
 use crate::tile::memory::Place;
 use crate::tile::region::RegionPlan;
@@ -27,8 +27,10 @@ impl Generator<'_> {
         let address: Vec<Option<u64>> = r.layout.place.iter().map(|p| p.as_ref().and_then(at)).collect();
         let scratch: BTreeMap<NodeId, u64> = r.layout.scratch.iter().map(|(n, o)| (*n, base + o)).collect();
         let inner = Scope { g: &r.graph, address: &address, scratch: &scratch };
-        let code = self.steps(&inner, &r.plan.steps)?;
-        Ok((code, r.graph.outputs.first().map_or(0, |o| inner.base(*o))))
+        self.depth += 1;
+        let code = self.steps(&inner, &r.plan.steps);
+        self.depth -= 1;
+        Ok((code?, r.graph.outputs.first().map_or(0, |o| inner.base(*o))))
     }
 
     pub(super) fn while_loop(
@@ -40,11 +42,9 @@ impl Generator<'_> {
     ) -> Result<(), CompileError> {
         let Some(inner) = s.regions.first() else { return Ok(()) };
         let Some(trip) = w.trip else { return self.tested_loop(scope, s, inner, body) };
-        let counter = SReg((*self.chip.regs.scalar).min(255).saturating_sub(1 + self.depth) as u8);
-        self.depth += 1;
-        let code = self.region(scope, s, inner);
-        self.depth -= 1;
-        body.push(Code::Loop { counter, trip, body: code?.0 });
+        let counter = counter_register(self.chip, self.depth);
+        let (code, _) = self.region(scope, s, inner)?;
+        body.push(Code::Loop { counter, trip, body: code });
         Ok(())
     }
 

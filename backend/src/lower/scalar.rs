@@ -10,6 +10,8 @@ use tpusim_isa::num::{DType, DTypeKind};
 use tpusim_isa::op::Op;
 use tpusim_isa::program::{Addr, DmaDesc, DmaDir, OnChip, SReg};
 
+use crate::graph::Counter;
+
 use super::emit::{EmitError, Emitter, ZERO};
 use super::expr::{Access, Shift};
 use super::math::{Direction, MapOp};
@@ -24,6 +26,8 @@ pub enum ScalarKind {
     Load(Access),
     /// These bits.
     Imm(i32),
+    /// What follows the iterations of a loop around the kernel.
+    Counter(Counter),
     /// An operation that [`computes`] allows; the type is that of its first operand that is not a predicate.
     Map(MapOp, DType),
 }
@@ -215,6 +219,7 @@ impl<'s> Prologue<'s> {
         let r = match &s.kind {
             ScalarKind::Imm(0) => ZERO,
             ScalarKind::Imm(v) => e.affine(ZERO, 0, *v)?,
+            ScalarKind::Counter(c) => e.counter(*c)?,
             ScalarKind::Load(a) => self.load(e, s.dtype, a, self.words[ix])?,
             ScalarKind::Map(op, operand) => self.map(e, *op, *operand, s)?,
         };

@@ -404,7 +404,7 @@ impl<'b, 'g> Build<'b, 'g> {
                 break;
             }
             let take = match &node.op {
-                NodeOp::Map(_) | NodeOp::Broadcast(_) | NodeOp::Iota(_) => true,
+                NodeOp::Map(_) | NodeOp::Broadcast(_) | NodeOp::Iota(_) | NodeOp::Counter(_) => true,
                 NodeOp::Const(l) => l.is_splat(),
                 NodeOp::Reduce(_, dims) => {
                     let row = dims[..] == [g.node(node.args[0]).dims.len() - 1];
@@ -555,6 +555,9 @@ impl<'b, 'g> Build<'b, 'g> {
             NodeOp::Const(l) => {
                 let bits = crate::graph::register_bits(l.element(0), node.dtype);
                 Ok(self.add(Node { kind: Kind::Splat(bits), args: vec![], dtype: node.dtype, varies: 0 }))
+            }
+            NodeOp::Counter(c) => {
+                Ok(self.add(Node { kind: Kind::Counter(*c), args: vec![], dtype: node.dtype, varies: 0 }))
             }
             NodeOp::Iota(d) => Ok(match map[*d] {
                 Some(c) => self.add(Node { kind: Kind::Iota(c), args: vec![], dtype: node.dtype, varies: 1 << c }),

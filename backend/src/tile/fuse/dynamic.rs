@@ -45,6 +45,7 @@ impl Build<'_, '_> {
                     let bits = crate::graph::register_bits(l.element(0), dtype);
                     Scalar { kind: ScalarKind::Imm(bits), args: vec![], dtype }
                 }
+                NodeOp::Counter(c) => Scalar { kind: ScalarKind::Counter(*c), args: vec![], dtype },
                 NodeOp::Map(op) => {
                     let args = behind.args.iter().map(|&a| self.scalar(a)).collect();
                     self.note(base);
@@ -85,6 +86,7 @@ impl Build<'_, '_> {
         }
         match &node.op {
             NodeOp::Const(l) => l.is_splat().then_some(0),
+            NodeOp::Counter(_) => Some(0),
             NodeOp::Map(op) if computes(*op, self.operand(n), node.dtype) => {
                 let mut sum = 1;
                 for &a in &node.args {
