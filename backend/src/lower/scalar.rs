@@ -140,6 +140,19 @@ impl<'a> Bases<'a> {
     }
 }
 
+/// Emits the code that computes the last of `scalars`; the register it is in.
+///
+/// # Errors
+/// [`EmitError`] when scalar registers, sync flags or SMEM run out.
+pub fn decide(e: &mut Emitter<'_>, of: &dyn Fn(usize) -> i64, scalars: &[Scalar]) -> Result<SReg, EmitError> {
+    let Some(last) = scalars.len().checked_sub(1) else { return Ok(ZERO) };
+    let mut p = Prologue::new(scalars, &[vec![(last, 0, 1)]], of);
+    p.fetch_fixed(e)?;
+    let r = p.value(e, last)?;
+    e.flush()?;
+    Ok(r)
+}
+
 /// `shifts` as sums that fit registers, with the bytes that one unit of each stands for: one sum if it fits.
 fn sums(shifts: &[Shift]) -> Vec<(Sum, i64)> {
     let Some(first) = shifts.first() else { return Vec::new() };

@@ -96,6 +96,15 @@ fn scalars(f: &mut fmt::Formatter<'_>, list: &[Scalar]) -> fmt::Result {
     Ok(())
 }
 
+/// The text form of scalars.
+pub struct Scalars<'s>(pub &'s [Scalar]);
+
+impl fmt::Display for Scalars<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        scalars(f, self.0)
+    }
+}
+
 fn values(f: &mut fmt::Formatter<'_>, nodes: &[Node], stores: &[Store]) -> fmt::Result {
     for (ix, n) in nodes.iter().enumerate() {
         let args: Vec<String> = n.args.iter().map(|a| format!("%{a}")).collect();

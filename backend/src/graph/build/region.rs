@@ -10,6 +10,7 @@ use super::trip::trip_count;
 use super::wide::{Value, part_of};
 use super::*;
 use crate::hlo::{Block, Op, Opcode, ValueId};
+use crate::lower::math::Direction;
 
 /// Regions may nest this deep: each loop takes a scalar register for its counter.
 const MAX_REGIONS: usize = 12;
@@ -17,6 +18,22 @@ const MAX_REGIONS: usize = 12;
 const MAX_MOVED: usize = 16;
 /// Regions that are built again with what was found to stay the same.
 const MAX_REBUILT: usize = 32;
+
+/// Branches that cost this much together, per element, are all computed.
+const MAX_COST: u32 = 200;
+/// And have at most this many elements of results.
+const MAX_SELECTED: u64 = 8192;
+
+/// Vector instructions of a graph of elementwise operations, per element; without limit if there are others.
+fn cost(g: &Graph) -> u32 {
+    let of = |n: &Node| match &n.op {
+        NodeOp::Param(_) | NodeOp::Iota(_) | NodeOp::Counter(_) | NodeOp::Broadcast(_) => 0,
+        NodeOp::Const(l) if l.is_splat() => 0,
+        NodeOp::Map(op) if n.elements() <= MAX_SELECTED => op.cost() + 1,
+        _ => u32::MAX,
+    };
+    g.nodes.iter().map(of).fold(0, u32::saturating_add)
+}
 
 /// What a parameter of a region stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -375,7 +392,7 @@ impl Builder<'_> {
             return self.block(f, block, &mut env.clone(), depth + 1, Some(site));
         }
         let mut built = Vec::new();
-        for n in order {
+        for &n in &order {
             let block = self.block_of(op, n)?;
             built.push(self.region(f, block, &[], env, depth, site)?);
         }
@@ -388,6 +405,11 @@ impl Builder<'_> {
         let results: Vec<Shape> = types.iter().flat_map(parts).collect();
         if built.iter().any(|b| b.graph.outputs.len() != results.len()) {
             return Err(self.error(op.opcode.name(), op.loc, "regions give the wrong number of values"));
+        }
+        let elements: u64 = results.iter().map(|t| t.dims.iter().product::<u64>()).sum();
+        if elements <= MAX_SELECTED && built.iter().fold(0, |c, b| cost(&b.graph).saturating_add(c)) <= MAX_COST {
+            let blocks = order.iter().map(|n| self.block_of(op, *n)).collect::<Result<Vec<_>, _>>()?;
+            return self.selected(f, &blocks, selector, op.opcode == Opcode::If, env, depth, site);
         }
         let (captures, branches) = bound(1, built);
         let mut operands = vec![selector];
@@ -403,5 +425,48 @@ impl Builder<'_> {
             None => Value::One(next()),
         };
         Ok(types.iter().map(value).collect())
+    }
+
+    /// The results of short branches: all are computed, and elements selected. That costs less than deciding which to run.
+    #[allow(clippy::too_many_arguments)]
+    fn selected(
+        &mut self,
+        f: &Func,
+        blocks: &[&Block],
+        selector: NodeId,
+        is_if: bool,
+        env: &Env,
+        depth: usize,
+        site: &(String, String),
+    ) -> Result<Vec<Value>, LowerError> {
+        let mut out: Vec<Value> = Vec::new();
+        for (i, block) in blocks.iter().enumerate().rev() {
+            let values = self.block(f, block, &mut env.clone(), depth + 1, Some(site))?;
+            if out.is_empty() {
+                out = values;
+                continue;
+            }
+            let taken = if is_if {
+                // What is there already is the true branch.
+                self.map(MapOp::Not, &[selector], &Shape { dims: Vec::new(), dtype: DType::I1 }, "not", site.clone())
+            } else {
+                let number = self.number(i as u32, self.node(selector).dtype, "case", site);
+                let t = Shape { dims: Vec::new(), dtype: DType::I1 };
+                self.map(MapOp::Compare(Direction::Eq, false), &[selector, number], &t, "compare", site.clone())
+            };
+            for (o, v) in out.iter_mut().zip(values) {
+                let mut mine = v.nodes();
+                *o = o.map(|other| {
+                    let own = mine.next().unwrap_or(other);
+                    let t = Shape { dims: self.node(own).dims.clone(), dtype: self.node(own).dtype };
+                    if own == other {
+                        own
+                    } else {
+                        self.map(MapOp::Select, &[taken, own, other], &t, "select", site.clone())
+                    }
+                });
+            }
+        }
+        Ok(out)
     }
 }

@@ -10,6 +10,25 @@ const MAX_OPERATIONS: u32 = 16;
 /// Ways in which the loads of one kernel are moved, each of which takes a scalar register.
 const MAX_MOVED: usize = 10;
 
+/// A scalar that decides what runs, computed on the scalar unit.
+#[derive(Clone, Debug, Default)]
+pub struct Decision {
+    /// The last one decides.
+    pub scalars: Vec<Scalar>,
+    /// Stored nodes that are read.
+    pub reads: Vec<NodeId>,
+}
+
+impl Planner<'_> {
+    /// How the value of `n`, a scalar, gets into a register.
+    pub(super) fn decision(&self, n: NodeId) -> Decision {
+        let kept = BTreeSet::new();
+        let mut b = Build::new(self, n, n, &kept);
+        b.scalar(n);
+        Decision { reads: b.reads.iter().copied().collect(), scalars: std::mem::take(&mut b.scalars) }
+    }
+}
+
 impl Build<'_, '_> {
     /// Whether the kernel has a register for another load that `shifts` moves.
     pub(super) fn holds(&mut self, shifts: &[Shift]) -> bool {
