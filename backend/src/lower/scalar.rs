@@ -10,6 +10,8 @@ use tpusim_isa::num::{DType, DTypeKind};
 use tpusim_isa::op::Op;
 use tpusim_isa::program::{Addr, DmaDesc, DmaDir, OnChip, SReg};
 
+use crate::graph::Counter;
+
 use super::emit::{EmitError, Emitter, ZERO};
 use super::expr::{Access, Shift};
 use super::math::{Direction, MapOp};
@@ -24,6 +26,8 @@ pub enum ScalarKind {
     Load(Access),
     /// These bits.
     Imm(i32),
+    /// What follows the iterations of a loop around the kernel.
+    Counter(Counter),
     /// An operation that [`computes`] allows; the type is that of its first operand that is not a predicate.
     Map(MapOp, DType),
 }
@@ -136,6 +140,19 @@ impl<'a> Bases<'a> {
     }
 }
 
+/// Emits the code that computes the last of `scalars`; the register it is in.
+///
+/// # Errors
+/// [`EmitError`] when scalar registers, sync flags or SMEM run out.
+pub fn decide(e: &mut Emitter<'_>, of: &dyn Fn(usize) -> i64, scalars: &[Scalar]) -> Result<SReg, EmitError> {
+    let Some(last) = scalars.len().checked_sub(1) else { return Ok(ZERO) };
+    let mut p = Prologue::new(scalars, &[vec![(last, 0, 1)]], of);
+    p.fetch_fixed(e)?;
+    let r = p.value(e, last)?;
+    e.flush()?;
+    Ok(r)
+}
+
 /// `shifts` as sums that fit registers, with the bytes that one unit of each stands for: one sum if it fits.
 fn sums(shifts: &[Shift]) -> Vec<(Sum, i64)> {
     let Some(first) = shifts.first() else { return Vec::new() };
@@ -215,6 +232,7 @@ impl<'s> Prologue<'s> {
         let r = match &s.kind {
             ScalarKind::Imm(0) => ZERO,
             ScalarKind::Imm(v) => e.affine(ZERO, 0, *v)?,
+            ScalarKind::Counter(c) => e.counter(*c)?,
             ScalarKind::Load(a) => self.load(e, s.dtype, a, self.words[ix])?,
             ScalarKind::Map(op, operand) => self.map(e, *op, *operand, s)?,
         };
