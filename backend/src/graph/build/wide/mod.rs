@@ -201,6 +201,9 @@ impl Builder<'_> {
             return Err(self.wide_error(op, args, "with several results"));
         };
         let name = op.opcode.name().rsplit('.').next().unwrap_or("op");
+        if let Opcode::DynamicSlice | Opcode::DynamicUpdateSlice = op.opcode {
+            return Ok(vec![self.dynamic_of_pairs(op.opcode, args, t, name, site)]);
+        }
         if let Some(part) = part_of(t.dtype)
             && moves_data(op.opcode)
         {
