@@ -6,7 +6,8 @@ use tpusim_isa::num::Format;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{kind} (at {}{}, cycle {cycle})", PcDisplay(.pc), OpDisplay(.op))]
 pub struct Fault {
-    /// Index of the node at each nesting level, outermost first; empty before the first bundle.
+    /// Index of the node at each nesting level, outermost first; empty before the first bundle. Before a node in a `while` stands 0 for
+    /// its condition or 1 for its body, before one in a `case` the number of the branch.
     pub pc: Vec<u32>,
     /// Name of the operation that ran, if any.
     pub op: Option<String>,

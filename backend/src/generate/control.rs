@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tpusim_isa::num::DType;
 use tpusim_isa::op::Op;
-use tpusim_isa::program::{Addr, DmaDesc, DmaDir, Node as Code, OnChip, OpInfo, SReg};
+use tpusim_isa::program::{Addr, DmaDesc, DmaDir, FlowInfo, FlowKind, Node as Code, OnChip, OpInfo, SReg};
 
 use super::{Generator, Scope};
 use crate::compile::CompileError;
@@ -61,7 +61,7 @@ impl Generator<'_> {
         let test = self.scalar(node, "condition", at, DType::I1, &mut cond)?;
         let (code, _) = self.region(scope, s, inner)?;
         let info = self.flow(node, FlowKind::While);
-        let _ = (info, cond, test, code, body);
+        body.push(Code::While { info, cond, test, body: code });
         Ok(())
     }
 
@@ -79,13 +79,14 @@ impl Generator<'_> {
             branches.push(self.region(scope, s, r)?.0);
         }
         let info = self.flow(node, FlowKind::Case);
-        let _ = (info, selector, branches);
+        body.push(Code::Case { info, selector, branches });
         Ok(())
     }
 
     fn flow(&mut self, node: &Node, kind: FlowKind) -> u32 {
-        let _ = (node, kind);
-        0
+        let flows = &mut self.program.flows;
+        flows.push(FlowInfo { name: format!("stablehlo.{}", node.name), location: node.location.clone(), kind });
+        flows.len() as u32 - 1
     }
 
     /// An operation that reads the scalar at `at` of HBM into a register of every core.
@@ -134,9 +135,4 @@ impl Generator<'_> {
         })?;
         Ok(register)
     }
-}
-
-enum FlowKind {
-    While,
-    Case,
 }

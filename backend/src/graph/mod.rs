@@ -13,11 +13,12 @@ use tpusim_isa::num::DType;
 
 use crate::hlo::Literal;
 use crate::lower::math::{Combine, MapOp};
+use crate::lower::sort::SortSpec;
 
 pub use build::{K_MULTIPLE, LowerError, from_module, from_module_with, register_bits};
-pub use own::own_operands;
+pub use own::{last_heir, own_operands};
 pub use region::{Case, Region, While};
-pub use windows::{Function, Scatter, Value, What, Windows};
+pub use windows::{Function, Scatter, Term, What, Windows};
 
 /// Index of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -144,6 +145,8 @@ pub enum Special {
     Gather(Windows),
     /// Windows that are updated.
     Scatter(Scatter),
+    /// Sorts words of 32 bits along a dimension.
+    Sort(SortSpec),
 }
 
 impl Special {
@@ -151,7 +154,7 @@ impl Special {
     pub fn in_place(&self) -> Vec<(usize, usize)> {
         match self {
             Special::While(w) => (0..w.carried()).map(|k| (k, k)).collect(),
-            Special::Case(_) | Special::Gather(_) => Vec::new(),
+            Special::Case(_) | Special::Gather(_) | Special::Sort(_) => Vec::new(),
             Special::Scatter(s) => (0..s.arrays()).map(|k| (k, k)).collect(),
         }
     }

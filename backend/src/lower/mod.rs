@@ -9,5 +9,6 @@ pub mod math;
 pub mod nest;
 pub mod scalar;
 pub mod schedule;
+pub mod sort;
 pub mod vcode;
 pub mod vector;

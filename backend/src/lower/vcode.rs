@@ -259,6 +259,18 @@ impl Code {
         self.push(Op::VSt, &[v.0, i32::from(at.base.0), at.offset, 1], Some(at.object));
     }
 
+    /// Loads 8 rows, `stride` rows apart.
+    pub fn load_strided(&mut self, at: Place, stride: i32) -> V {
+        let d = self.fresh();
+        self.push(Op::VLd, &[d, i32::from(at.base.0), at.offset, stride], Some(at.object));
+        V(d)
+    }
+
+    /// Stores 8 rows, `stride` rows apart.
+    pub fn store_strided(&mut self, v: V, at: Place, stride: i32) {
+        self.push(Op::VSt, &[v.0, i32::from(at.base.0), at.offset, stride], Some(at.object));
+    }
+
     /// One EUP function of a register.
     pub fn eup(&mut self, op: Op, a: V) -> V {
         self.push(op, &[a.0], None);

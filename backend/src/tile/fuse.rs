@@ -165,7 +165,7 @@ pub fn plan(g: &Graph) -> Plan {
 pub fn copy(g: &Graph, root: NodeId, from: NodeId) -> Fusion {
     let mut p = Planner { g, options: Options::default(), users: g.users(), stored: BTreeSet::new(), cost: costs(g) };
     p.stored.extend([root, from]);
-    p.part(root, root, View { offset: 0, strides: dense_strides(&g.node(root).dims), shifts: Vec::new() })
+    p.part(root, root, View::dense(&g.node(root).dims))
 }
 
 /// Cuts `g` into kernels in a certain way.

@@ -54,7 +54,7 @@ struct Lives {
     last: Vec<u32>,
     /// Nodes that share the array of another one.
     shares: Vec<Option<NodeId>>,
-    /// The parameter whose array a result lies in.
+    /// The parameter in whose array a node lies.
     donor: Vec<Option<NodeId>>,
 }
 

@@ -25,7 +25,11 @@ pub(super) fn combine_of(op: Opcode) -> Option<Combine> {
 /// What the region of a reduction of `dtype` does, if it is a single combining operation.
 pub(super) fn reducer(op: &Op, dtype: DType) -> Option<Combine> {
     let [region] = &op.regions[..] else { return None };
-    let block = &region.block;
+    combination(&region.block, dtype)
+}
+
+/// As [`reducer`], of a region itself.
+pub(super) fn combination(block: &Block, dtype: DType) -> Option<Combine> {
     let [body, ret] = &block.ops[..] else { return None };
     let &[a, b] = &body.operands[..] else { return None };
     let plain = ret.operands == body.results && a != b && block.args.contains(&a) && block.args.contains(&b);

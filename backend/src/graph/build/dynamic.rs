@@ -1,10 +1,7 @@
 //! Slices whose place is computed: `dynamic_slice` and `dynamic_update_slice`.
 
 use super::super::{NodeId, NodeOp};
-use super::special::Chain;
-use super::wide::Value;
 use super::*;
-use crate::lower::math::Direction;
 use crate::lower::scalar;
 
 impl Builder<'_> {
@@ -56,51 +53,6 @@ impl Builder<'_> {
         let (start, axes, indices) = self.starts(*x, indices, &part);
         let args = [*x, *update].into_iter().chain(indices).collect();
         self.push(NodeOp::DynUpdate { start, axes }, args, t, name, site)
-    }
-
-    /// `dynamic_slice` and `dynamic_update_slice` of pairs or with 64-bit indices; `args` are the operands of both.
-    pub(super) fn dynamic_of_pairs(
-        &mut self,
-        opcode: Opcode,
-        args: &[Value],
-        t: &Shape,
-        name: &'static str,
-        site: (String, String),
-    ) -> Value {
-        let arrays = if opcode == Opcode::DynamicSlice { 1 } else { 2 };
-        let (arrays, indices) = args.split_at(arrays.min(args.len()));
-        let indices: Vec<NodeId> = indices.iter().map(|&v| self.index(v, name, &site)).collect();
-        let mut part = |i: usize| {
-            let own = arrays.iter().map(|a| a.pair().map_or_else(|| a.nodes().next(), |(_, p)| Some(p[i])));
-            let args: Vec<NodeId> = own.flatten().chain(indices.iter().copied()).collect();
-            let t = Shape { dims: t.dims.clone(), dtype: args.first().map_or(t.dtype, |&a| self.node(a).dtype) };
-            match opcode {
-                Opcode::DynamicSlice => self.dynamic_slice(&args, &t, name, site.clone()),
-                _ => self.dynamic_update_slice(&args, &t, name, site.clone()),
-            }
-        };
-        match arrays.first().and_then(|a| a.pair()) {
-            Some((dtype, _)) => Value::Pair(dtype, [part(0), part(1)]),
-            None => Value::One(part(0)),
-        }
-    }
-
-    /// An index as one word. What lies outside of 32 bits is outside of every array, on the same side.
-    fn index(&mut self, v: Value, name: &'static str, site: &(String, String)) -> NodeId {
-        let (dtype, [low, high]) = match v {
-            Value::One(n) => return n,
-            Value::Pair(dtype, parts) => (dtype, parts),
-        };
-        let mut c = Chain { b: self, dims: vec![], name, site: site.clone() };
-        let [zero, most] = [0, u32::MAX].map(|v| c.word(v));
-        let fits = c.typed(MapOp::Compare(Direction::Eq, false), &[high, zero], DType::I1);
-        let mut beyond = most;
-        if dtype == DType::I64 {
-            let sign = c.word(i32::MAX as u32);
-            let negative = c.typed(MapOp::Compare(Direction::Gt, false), &[high, sign], DType::I1);
-            beyond = c.typed(MapOp::Select, &[negative, zero, most], DType::U32);
-        }
-        c.typed(MapOp::Select, &[fits, low, beyond], DType::U32)
     }
 
     /// Where a part of sizes `part` starts in `x`: what is known now, and the dimensions that an index decides, with those indices.

@@ -61,12 +61,6 @@ impl Chain<'_, '_> {
         self.b.constant(v.to_le_bytes().to_vec().into(), &t, self.name, self.site.clone())
     }
 
-    /// The unsigned word `v` everywhere.
-    pub fn word(&mut self, v: u32) -> NodeId {
-        let t = Shape { dims: self.dims.clone(), dtype: DType::U32 };
-        self.b.constant(v.to_le_bytes().to_vec().into(), &t, self.name, self.site.clone())
-    }
-
     /// `m` of `x` and a number.
     pub fn with(&mut self, m: MapOp, x: NodeId, v: f32) -> NodeId {
         let v = self.value(v);

@@ -201,11 +201,26 @@ impl Builder<'_> {
             return Err(self.wide_error(op, args, "with several results"));
         };
         let name = op.opcode.name().rsplit('.').next().unwrap_or("op");
-        if let Opcode::DynamicSlice | Opcode::DynamicUpdateSlice = op.opcode {
-            return Ok(vec![self.dynamic_of_pairs(op.opcode, args, t, name, site)]);
+        // Positions that are pairs become 32-bit ones; they are clamped anyway.
+        let data = data_operands(op.opcode);
+        let positioned: Vec<Value> = args
+            .iter()
+            .enumerate()
+            .map(|(i, &a)| match a {
+                Value::Pair(k @ (DType::I64 | DType::U64), p) if data.is_some_and(|n| i >= n) => {
+                    Value::One(self.saturated(p, k == DType::I64, name, &site))
+                }
+                _ => a,
+            })
+            .collect();
+        let single: Option<Vec<NodeId>> = positioned.iter().map(|v| v.one()).collect();
+        if let Some(own) = single.filter(|_| data.is_some()) {
+            let ids = self.narrow(f, op, own, site)?;
+            return Ok(ids.into_iter().map(Value::One).collect());
         }
+        let args = &positioned[..];
         if let Some(part) = part_of(t.dtype)
-            && moves_data(op.opcode)
+            && (moves_data(op.opcode) || data.is_some())
         {
             let t_part = Shape { dims: t.dims.clone(), dtype: part };
             let mut out = Vec::new();
@@ -345,6 +360,15 @@ impl Builder<'_> {
             DType::C64 => [c.map(MapOp::Convert, &[low]), number(&mut c, 0, DType::F32)],
             _ => [low, zero],
         }
+    }
+}
+
+/// How many leading operands are data, if the others are positions.
+fn data_operands(op: Opcode) -> Option<usize> {
+    match op {
+        Opcode::DynamicSlice | Opcode::Gather => Some(1),
+        Opcode::DynamicUpdateSlice => Some(2),
+        _ => None,
     }
 }
 
