@@ -151,7 +151,9 @@ impl Builder<'_> {
         };
         let names = Names { base: "base_dilations", dilation: "window_dilations" };
         let mut windows = self.windows(op, &names, &sizes, &positions, &t.dims)?;
-        let wide = if t.dtype.is_float() { DType::F32 } else { t.dtype };
+        // What is only chosen among needs no more bits than it has.
+        let chosen = matches!(how, Combine::Max | Combine::Min) && matches!(t.dtype, DType::BF16 | DType::F16);
+        let wide = if t.dtype.is_float() && !chosen { DType::F32 } else { t.dtype };
         let scalar = Shape { dims: vec![], dtype: wide };
         let neutral = self.constant(bits_to_bytes(how.identity(wide), wide), &scalar, name, site.clone());
         let full = Shape { dims: sizes.clone(), dtype: wide };
