@@ -215,14 +215,14 @@ mod tests {
     #[test]
     fn random_floats_are_normal_and_seeded() {
         let ty = TensorType::new([100, 100], DType::F32);
-        let bytes = random(&ty, 7, 0);
+        let bytes = random(&ty, None, 7, 0);
         let x = tpusim_isa::num::convert::decode_f64(DType::F32, &bytes);
         let mean = x.iter().sum::<f64>() / x.len() as f64;
         let variance = x.iter().map(|v| v * v).sum::<f64>() / x.len() as f64;
         assert!(mean.abs() < 0.04 && (variance - 1.0).abs() < 0.05, "{mean} {variance}");
-        assert_eq!(bytes, random(&ty, 7, 0));
-        assert_ne!(bytes, random(&ty, 7, 1));
-        assert_ne!(bytes, random(&ty, 8, 0));
+        assert_eq!(bytes, random(&ty, None, 7, 0));
+        assert_ne!(bytes, random(&ty, None, 7, 1));
+        assert_ne!(bytes, random(&ty, None, 8, 0));
     }
 
     // Oracle: the size of the type, and the ranges promised.
@@ -230,7 +230,7 @@ mod tests {
     fn random_data_fits_every_type() {
         for &dtype in DType::ALL {
             let ty = TensorType::new([33], dtype);
-            let bytes = random(&ty, 0, 0);
+            let bytes = random(&ty, None, 0, 0);
             assert_eq!(Some(bytes.len() as u64), ty.bytes(), "{dtype}");
             if dtype.is_int() {
                 let values = tpusim_isa::num::convert::decode_i64(dtype, &bytes);

@@ -6,7 +6,8 @@ use tpusim_isa::num::Format;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{kind} (at {}{}, cycle {cycle})", PcDisplay(.pc), OpDisplay(.op))]
 pub struct Fault {
-    /// Index of the node at each nesting level, outermost first; empty before the first bundle.
+    /// Index of the node at each nesting level, outermost first; empty before the first bundle. Before a node in a `while` stands 0 for
+    /// its condition or 1 for its body, before one in a `case` the number of the branch.
     pub pc: Vec<u32>,
     /// Name of the operation that ran, if any.
     pub op: Option<String>,
@@ -38,6 +39,17 @@ impl std::fmt::Display for OpDisplay<'_> {
         match self.0 {
             Some(name) => write!(f, " in `{name}`"),
             None => Ok(()),
+        }
+    }
+}
+
+struct Flows<'a>(&'a [String]);
+
+impl std::fmt::Display for Flows<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            [] => f.write_str("the program has none"),
+            names => write!(f, "the program has {}", names.join(", ")),
         }
     }
 }
@@ -160,6 +172,54 @@ pub enum FaultKind {
         last: i128,
         /// Bytes of the program's plan.
         bytes: u64,
+    },
+    /// Time alone does not say how often a loop runs, and nobody else did.
+    #[error("{flow} runs as often as its data says, and timing has none: give --trip-count N or --trip-count {key}=N")]
+    TripCount {
+        /// The loop, with its source.
+        flow: String,
+        /// What it is called in options.
+        key: String,
+    },
+    /// A loop goes on and on.
+    #[error("{flow} has run {limit} times and does not end; if it should run on, raise --max-iterations")]
+    Endless {
+        /// The loop, with its source.
+        flow: String,
+        /// Most iterations allowed.
+        limit: u64,
+    },
+    /// An assumption about a branch that the `case` does not have.
+    #[error("{flow} has {branches} branches, numbered from 0: there is no branch {branch}")]
+    NoBranch {
+        /// The `case`, with its source.
+        flow: String,
+        /// Branch asked for.
+        branch: u32,
+        /// How many there are.
+        branches: usize,
+    },
+    /// An assumption about a loop or branch that the program does not have.
+    #[error("{option} {key}: {}", Flows(.has))]
+    NoFlow {
+        /// Option that names it.
+        option: &'static str,
+        /// Its name.
+        key: String,
+        /// What the program has.
+        has: Vec<String>,
+    },
+    /// The cores of a device do not go the same way.
+    #[error("{flow}: the cores go different ways, core {core} holds {value} where core 0 holds {first}")]
+    Diverged {
+        /// The loop or branch, with its source.
+        flow: String,
+        /// Core.
+        core: u32,
+        /// What its register holds.
+        value: i32,
+        /// What the register of core 0 holds.
+        first: i32,
     },
     /// An argument of the run has the wrong size.
     #[error("input {index} has {got} bytes, the program wants {want}")]

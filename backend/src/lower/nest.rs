@@ -79,7 +79,7 @@ pub struct Stream {
     /// Bytes per element.
     pub elem_bytes: u8,
     /// HBM address of the element at index zero, in bytes.
-    pub base: i64,
+    pub base: Addr,
     /// Bytes per element step along each grid level; 0 if it does not depend on the level.
     pub level_strides: Vec<i64>,
     /// Planes of the block.
@@ -497,7 +497,7 @@ impl Nest {
             if slot.level != l || s.dir != dir {
                 continue;
             }
-            let mut hbm = Addr { base: s.base, terms: Vec::new() };
+            let mut hbm = s.base.clone();
             for k in 0..l {
                 let stride = s.level_strides.get(k).copied().unwrap_or(0);
                 if stride == 0 || self.levels[k].trip() == 1 || index[k] == ZERO {

@@ -106,7 +106,12 @@ pub(super) fn conv_kernel(g: &Graph, chip: &ChipSpec, f: &Fusion, p: &Product, s
     let k_stride = if k_stride == 0 { bytes[1] } else { k_stride };
     w_strides.extend([w[n + 2], k_stride]);
     let operand = |side: usize, strides: Vec<i64>| Operand {
-        access: Access { buffer: p.operands[side].0.ix(), offset: views[side].offset * bytes[side], strides },
+        access: Access {
+            buffer: p.operands[side].0.ix(),
+            offset: views[side].offset * bytes[side],
+            strides,
+            shifts: p.shifts[side].clone(),
+        },
         dtype: ops[side].dtype,
     };
     let (nodes, stores) = renumber(f, &order.iter().collect::<Vec<_>>());
@@ -118,6 +123,7 @@ pub(super) fn conv_kernel(g: &Graph, chip: &ChipSpec, f: &Fusion, p: &Product, s
         format: format_for(chip, ops[0].dtype, ops[1].dtype),
         nodes,
         stores,
+        scalars: f.scalars.clone(),
         slides: slides.into_iter().map(|(_, s)| s).collect(),
     }
 }

@@ -8,7 +8,8 @@
 //! - [`conv`]: and for convolutions;
 //! - [`choose`]: block sizes by estimated cost, of convolutions in [`windows`];
 //! - [`kernel`]: what comes out, with its text form;
-//! - [`memory`]: HBM addresses by liveness.
+//! - [`memory`]: HBM addresses by liveness;
+//! - [`region`]: loops and branches, each planned by itself.
 
 pub mod choose;
 mod conv;
@@ -17,5 +18,6 @@ pub mod fuse;
 pub mod kernel;
 pub mod memory;
 pub mod product;
+pub mod region;
 pub mod view;
 mod windows;
