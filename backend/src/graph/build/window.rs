@@ -143,7 +143,9 @@ impl Builder<'_> {
                 "only windows of one operand reduced by add, multiply, maximum, minimum, and, or, xor are lowered yet";
             return Err(self.error(op.opcode.name(), op.loc, m));
         };
-        let wide = if t.dtype.is_float() { DType::F32 } else { t.dtype };
+        // What is only chosen among needs no more bits than it has.
+        let chosen = matches!(how, Combine::Max | Combine::Min) && matches!(t.dtype, DType::BF16 | DType::F16);
+        let wide = if t.dtype.is_float() && !chosen { DType::F32 } else { t.dtype };
         let scalar = Shape { dims: vec![], dtype: wide };
         let neutral = self.constant(bits_to_bytes(how.identity(wide), wide), &scalar, name, site.clone());
         let full = Shape { dims: self.node(x).dims.clone(), dtype: wide };
