@@ -25,7 +25,7 @@ pub(crate) struct Generator<'c> {
     kernels: Vec<Kernel>,
     /// How many operations of a kind there are, for their names.
     names: BTreeMap<String, u32>,
-    /// Loops around the code at hand.
+    /// Regions around the code at hand.
     depth: u32,
 }
 

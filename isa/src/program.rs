@@ -74,13 +74,14 @@ pub enum Node {
 impl Node {
     /// The lists of nodes that this one holds: body; condition and body; branches.
     pub fn bodies(&self) -> impl Iterator<Item = &[Node]> {
-        let (first, second, rest): (Option<&[Node]>, Option<&[Node]>, &[Vec<Node>]) = match self {
-            Node::Bundle(_) => (None, None, &[]),
-            Node::Loop { body, .. } | Node::Op { body, .. } => (Some(body), None, &[]),
-            Node::While { cond, body, .. } => (Some(cond), Some(body), &[]),
-            Node::Case { branches, .. } => (None, None, branches),
+        let none: &[Node] = &[];
+        let (count, alone, branches): (usize, [&[Node]; 2], &[Vec<Node>]) = match self {
+            Node::Bundle(_) => (0, [none; 2], &[]),
+            Node::Loop { body, .. } | Node::Op { body, .. } => (1, [body, none], &[]),
+            Node::While { cond, body, .. } => (2, [cond, body], &[]),
+            Node::Case { branches, .. } => (0, [none; 2], branches),
         };
-        first.into_iter().chain(second).chain(rest.iter().map(Vec::as_slice))
+        alone.into_iter().take(count).chain(branches.iter().map(Vec::as_slice))
     }
 }
 

@@ -87,6 +87,8 @@ pub enum NodeOp {
     Const(Literal),
     /// Index along a dimension.
     Iota(usize),
+    /// Scalar that follows the iterations of a loop around.
+    Counter(Counter),
     /// Elementwise operation on operands of the node's own shape (predicates may be scalars).
     Map(MapOp),
     /// Operand dimension `i` becomes dimension `map[i]`; sizes of 1 repeat.
@@ -132,6 +134,17 @@ pub enum NodeOp {
     Special(Special),
     /// Result of a special node, its only operand.
     Result(usize),
+}
+
+/// `start + step * i` in 32 bits, `i` being the number of the iteration of a loop of known length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Counter {
+    /// Regions around that loop.
+    pub level: u32,
+    /// Value in the first iteration.
+    pub start: i32,
+    /// What each iteration adds.
+    pub step: i32,
 }
 
 /// Work with code of its own. Operands are stored arrays, dense and row-major.

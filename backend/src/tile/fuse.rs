@@ -12,6 +12,8 @@
 
 mod dynamic;
 
+pub use dynamic::Decision;
+
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
@@ -19,7 +21,7 @@ use tpusim_isa::num::DType;
 
 use super::region::{RegionPlan, regions};
 use super::view::{View, dense_strides};
-use crate::graph::{ConvSpec, DotSpec, Graph, NodeId, NodeOp};
+use crate::graph::{ConvSpec, DotSpec, Graph, NodeId, NodeOp, Special};
 use crate::lower::expr::{Access, Kind, Node, NodeIx, Shift};
 use crate::lower::math::{Combine, MapOp};
 use crate::lower::scalar::{Scalar, ScalarIx};
@@ -104,6 +106,8 @@ pub struct SpecialStep {
     pub results: Vec<Option<NodeId>>,
     /// Its regions, as [`regions`] lists them.
     pub regions: Vec<RegionPlan>,
+    /// What selects one of them.
+    pub decision: Option<Decision>,
 }
 
 impl SpecialStep {
@@ -127,7 +131,11 @@ impl Step {
     pub fn reads(&self, g: &Graph) -> Vec<NodeId> {
         match self {
             Step::Kernel(f) => f.reads.clone(),
-            Step::Special(s) => g.node(s.node).args.clone(),
+            Step::Special(s) => match &s.decision {
+                // The selector is computed from these.
+                Some(d) => g.node(s.node).args.iter().skip(1).chain(&d.reads).copied().collect(),
+                None => g.node(s.node).args.clone(),
+            },
         }
     }
 
@@ -168,8 +176,7 @@ pub fn copy(g: &Graph, root: NodeId, from: NodeId) -> Fusion {
     p.part(root, root, View::dense(&g.node(root).dims))
 }
 
-/// Cuts `g` into kernels in a certain way.
-pub fn plan_with(g: &Graph, options: Options) -> Plan {
+fn planner(g: &Graph, options: Options) -> Planner<'_> {
     let mut p = Planner { g, options, users: g.users(), stored: BTreeSet::new(), cost: costs(g) };
     for (ix, n) in g.nodes.iter().enumerate() {
         let id = NodeId(ix as u32);
@@ -177,14 +184,33 @@ pub fn plan_with(g: &Graph, options: Options) -> Plan {
             p.stored.insert(id);
         }
     }
-    let mut todo: BTreeSet<NodeId> = g.outputs.iter().copied().filter(|n| p.rooted(*n)).collect();
+    p
+}
+
+/// Cuts `g` into kernels in a certain way.
+pub fn plan_with(g: &Graph, options: Options) -> Plan {
+    steps(planner(g, options), &g.outputs)
+}
+
+/// Cuts `g`, whose output is a scalar that decides something, into kernels that store what it is computed from.
+pub fn plan_decision(g: &Graph, options: Options) -> (Plan, Decision) {
+    let p = planner(g, options);
+    let decision = g.outputs.first().map_or_else(Decision::default, |o| p.decision(*o));
+    (steps(p, &decision.reads), decision)
+}
+
+/// The steps that store `wanted` nodes.
+fn steps(mut p: Planner<'_>, wanted: &[NodeId]) -> Plan {
+    let g = p.g;
+    let mut todo: BTreeSet<NodeId> = wanted.iter().copied().filter(|n| p.rooted(*n)).collect();
     let mut steps = Vec::new();
     // Highest first: by the time a node is looked at, all its users have been.
     while let Some(root) = todo.pop_last() {
         if let NodeOp::Special(_) = g.node(root).op {
             let step = p.special(root);
-            todo.extend(g.node(root).args.iter().copied().filter(|r| p.rooted(*r)));
-            steps.push(Step::Special(step));
+            let step = Step::Special(step);
+            todo.extend(step.reads(g).into_iter().filter(|r| p.rooted(*r)));
+            steps.push(step);
             continue;
         }
         p.stored.insert(root);
@@ -250,7 +276,11 @@ impl Planner<'_> {
             NodeOp::Special(s) => regions(s, self.options),
             _ => Vec::new(),
         };
-        SpecialStep { node, results, regions }
+        let decision = match (&self.g.node(node).op, self.g.node(node).args.first()) {
+            (NodeOp::Special(Special::Case(_)), Some(&selector)) => Some(self.decision(selector)),
+            _ => None,
+        };
+        SpecialStep { node, results, regions, decision }
     }
 
     /// The kernels that store `root`: one, but several for concatenations and pads.
@@ -394,6 +424,8 @@ impl<'b, 'g> Build<'b, 'g> {
         let mut product = None;
         let mut reduces = false;
         let columns = matches!(&g.node(self.value).op, NodeOp::Reduce(_, d) if d[..] != [g.node(g.node(self.value).args[0]).dims.len() - 1]);
+        // Products that this kernel cannot take in.
+        let mut others = Vec::new();
         while let Some(n) = todo.pop_last() {
             let is_root = n == self.value && (n == self.root || !self.p.stored.contains(&n));
             let node = g.node(n);
@@ -404,7 +436,7 @@ impl<'b, 'g> Build<'b, 'g> {
                 break;
             }
             let take = match &node.op {
-                NodeOp::Map(_) | NodeOp::Broadcast(_) | NodeOp::Iota(_) => true,
+                NodeOp::Map(_) | NodeOp::Broadcast(_) | NodeOp::Iota(_) | NodeOp::Counter(_) => true,
                 NodeOp::Const(l) => l.is_splat(),
                 NodeOp::Reduce(_, dims) => {
                     let row = dims[..] == [g.node(node.args[0]).dims.len() - 1];
@@ -416,6 +448,8 @@ impl<'b, 'g> Build<'b, 'g> {
                     let ok = product.is_none() && !reduces;
                     if ok {
                         product = Some(n);
+                    } else {
+                        others.push(n);
                     }
                     ok
                 }
@@ -440,6 +474,15 @@ impl<'b, 'g> Build<'b, 'g> {
                 if !matches!(node.op, NodeOp::Dot(_) | NodeOp::Conv(_)) {
                     todo.extend(node.args.iter().filter(|&&a| !dear(a)));
                 }
+            }
+        }
+        for n in others {
+            // It is stored anyway: better as the narrower type that it becomes.
+            let [user] = self.p.users[n.ix()][..] else { continue };
+            let narrows = matches!(g.node(user).op, NodeOp::Map(MapOp::Convert))
+                && g.node(user).dtype.bits() < g.node(n).dtype.bits();
+            if narrows && user != self.value {
+                self.inside.remove(&user);
             }
         }
     }
@@ -555,6 +598,9 @@ impl<'b, 'g> Build<'b, 'g> {
             NodeOp::Const(l) => {
                 let bits = crate::graph::register_bits(l.element(0), node.dtype);
                 Ok(self.add(Node { kind: Kind::Splat(bits), args: vec![], dtype: node.dtype, varies: 0 }))
+            }
+            NodeOp::Counter(c) => {
+                Ok(self.add(Node { kind: Kind::Counter(*c), args: vec![], dtype: node.dtype, varies: 0 }))
             }
             NodeOp::Iota(d) => Ok(match map[*d] {
                 Some(c) => self.add(Node { kind: Kind::Iota(c), args: vec![], dtype: node.dtype, varies: 1 << c }),

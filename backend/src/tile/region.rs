@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::fuse::{Fusion, Options, Plan, Step, copy, plan_with};
+use super::fuse::{Decision, Fusion, Options, Plan, Step, copy, plan_decision, plan_with};
 use super::memory::{Layout, Place, layout};
 use crate::graph::{Case, Graph, Node, NodeId, NodeOp, Region, Special, While, last_heir, own_operands};
 use crate::lower::expr::{Access, Kind};
@@ -21,6 +21,8 @@ pub struct RegionPlan {
     pub plan: Plan,
     /// Its arrays.
     pub layout: Layout,
+    /// For the condition of a loop: its value.
+    pub decision: Option<Decision>,
 }
 
 /// Plans of a special node's regions: the body and, where the number of iterations is not known, the condition of a loop; the branches
@@ -30,30 +32,40 @@ pub fn regions(special: &Special, options: Options) -> Vec<RegionPlan> {
         Special::While(w) => {
             let mut all = vec![body(w, options)];
             if w.trip.is_none() {
-                all.push(simple(&w.cond, options, false));
+                all.push(condition(&w.cond, options));
             }
             all
         }
         Special::Case(c) => {
             let Case { branches } = &**c;
-            branches.iter().map(|b| simple(b, options, true)).collect()
+            branches.iter().map(|b| branch(b, options)).collect()
         }
         Special::Gather(_) | Special::Scatter(_) | Special::Sort(_) => Vec::new(),
     }
 }
 
-/// A region that overwrites nothing that is there already. If `results` holds, its outputs are the node's results.
-fn simple(r: &Region, options: Options, results: bool) -> RegionPlan {
+fn places(r: &Region, g: &Graph) -> BTreeMap<NodeId, Place> {
+    g.params.iter().zip(&r.binds).map(|(p, b)| (*p, Place::Operand(*b))).collect()
+}
+
+/// The condition of a loop.
+fn condition(r: &Region, options: Options) -> RegionPlan {
     let mut graph = r.graph.clone();
-    let mut pinned = BTreeMap::new();
+    own_operands(&mut graph, false);
+    let (plan, decision) = plan_decision(&graph, options);
+    let layout = layout(&graph, &plan, &places(r, &graph), &decision.reads);
+    RegionPlan { graph, plan, layout, decision: Some(decision) }
+}
+
+/// A branch: it overwrites nothing that is there already, and its outputs are the node's results.
+fn branch(r: &Region, options: Options) -> RegionPlan {
+    let mut graph = r.graph.clone();
     own_operands(&mut graph, false);
     let plan = plan_with(&graph, options);
-    pinned.extend(graph.params.iter().zip(&r.binds).map(|(p, b)| (*p, Place::Operand(*b))));
-    if results {
-        pinned.extend(graph.outputs.iter().enumerate().map(|(k, o)| (*o, Place::Result(k))));
-    }
-    let layout = layout(&graph, &plan, &pinned);
-    RegionPlan { graph, plan, layout }
+    let mut pinned = places(r, &graph);
+    pinned.extend(graph.outputs.iter().enumerate().map(|(k, o)| (*o, Place::Result(k))));
+    let layout = layout(&graph, &plan, &pinned, &[]);
+    RegionPlan { graph, plan, layout, decision: None }
 }
 
 /// The steps at which a node's array is read and written.
@@ -122,6 +134,25 @@ fn elementwise(f: &Fusion, old: NodeId) -> bool {
     covered && exact && !product && !scalars && f.updates.is_none()
 }
 
+/// Moves the kernel that stores `out`, the next value of `old`, behind the last step that reads `old`, if nothing stands in its way.
+fn sink(g: &Graph, plan: &mut Plan, old: NodeId, out: NodeId) {
+    let uses = Uses::of(g, plan);
+    let (Some(read), Some(from)) = (uses.last_read(old), uses.first_write(out)) else { return };
+    let alone = uses.writes[out.ix()].len() == 1 && matches!(&plan.steps[from], Step::Kernel(f) if f.root == out);
+    if read <= from || !alone || uses.before.contains_key(&out) {
+        return;
+    }
+    let arrays = |nodes: Vec<NodeId>| nodes.into_iter().map(|n| uses.origin(n)).collect::<BTreeSet<_>>();
+    let (reads, writes) = (arrays(plan.steps[from].reads(g)), arrays(plan.steps[from].writes()));
+    let free = plan.steps[from + 1..=read].iter().all(|s| {
+        let (r, w) = (arrays(s.reads(g)), arrays(s.writes()));
+        w.is_disjoint(&reads) && w.is_disjoint(&writes) && r.is_disjoint(&writes)
+    });
+    if free {
+        plan.steps[from..=read].rotate_left(1);
+    }
+}
+
 fn body(w: &While, options: Options) -> RegionPlan {
     let n = w.carried();
     // Carried values whose old contents are read after they would be overwritten: parts of these are written into a copy.
@@ -138,8 +169,9 @@ fn body(w: &While, options: Options) -> RegionPlan {
         graph.donated = lent.map(|(_, p)| p).collect();
         own_operands(&mut graph, true);
         let mut plan = plan_with(&graph, options);
-        let uses = Uses::of(&graph, &plan);
         let params = carried(&graph);
+        params.iter().for_each(|(k, p)| sink(&graph, &mut plan, *p, graph.outputs[*k]));
+        let uses = Uses::of(&graph, &plan);
         let spoilt = |(k, p): (&usize, &NodeId)| {
             let out = graph.outputs[*k];
             let early = uses.origin(out) == *p && uses.last_read(*p) <= uses.first_write(out);
@@ -150,8 +182,7 @@ fn body(w: &While, options: Options) -> RegionPlan {
             kept.extend(found);
             continue;
         }
-        let mut pinned: BTreeMap<NodeId, Place> =
-            graph.params.iter().zip(&w.body.binds).map(|(p, b)| (*p, Place::Operand(*b))).collect();
+        let mut pinned = places(&w.body, &graph);
         let mut copies = Vec::new();
         for (k, out) in graph.outputs.clone().into_iter().enumerate() {
             let direct = params.get(&k).is_none_or(|p| {
@@ -171,8 +202,8 @@ fn body(w: &While, options: Options) -> RegionPlan {
             plan.steps.push(Step::Kernel(Box::new(copy(&graph, id, out))));
             pinned.insert(id, Place::Operand(k));
         }
-        let layout = layout(&graph, &plan, &pinned);
-        return RegionPlan { graph, plan, layout };
+        let layout = layout(&graph, &plan, &pinned, &[]);
+        return RegionPlan { graph, plan, layout, decision: None };
     }
 }
 

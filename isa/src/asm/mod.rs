@@ -40,9 +40,9 @@
 //! Operands stand in the order of the instruction table: `v1` vector, `m1` mask, `s1` scalar registers, `mxu0`, `xlu1`, `flag3`,
 //! `d5` for descriptor 5, formats by name, immediates in decimal, in hexadecimal or, with a point, as the bits of an f32. Memory
 //! instructions write their scalar register and first immediate as `[s2+64]`. `outer [count: hbm_stride, local_stride]` repeats,
-//! outermost first; a descriptor ends with where its block is in `vmem` or `smem`, and needs no `lane_tiles` for the latter. White space separates tokens and is otherwise free; `//` starts a comment.
-//!
-//! `while f { condition } test s2 { body }` and `case f s2 { branch { ... } ... }` name entry `f` of the flows.
+//! outermost first; a descriptor ends with where its block is in `vmem` or `smem`, and needs no `lane_tiles` for the latter.
+//! `while f { condition } test s2 { body }` and `case f s2 { branch { ... } ... }` name entry `f` of the flows. White space separates
+//! tokens and is otherwise free; `//` starts a comment.
 //!
 //! [`print()`] and [`parse()`] are exact inverses for every program whose nesting is within [`MAX_DEPTH`](crate::program::MAX_DEPTH),
 //! whose unused instruction arguments are 0 and whose constants hold at most [`MAX_ZERO_RUN_BYTES`] bytes of zero runs.

@@ -211,8 +211,8 @@ impl Walk<'_, '_, '_> {
     }
 }
 
-/// First and one past the last byte of HBM, and row of VMEM or word of SMEM, of a descriptor, from where it starts. `None` if it moves nothing or is
-/// not valid.
+/// First and one past the last byte of HBM, and row of VMEM or word of SMEM, of a descriptor, from where it starts. `None` if it
+/// moves nothing or is not valid.
 fn spans(d: &DmaDesc) -> Option<((i128, i128), (i128, i128))> {
     let packing = match d.elem_bytes {
         1 => 4,

@@ -8,7 +8,7 @@ use tpusim_isa::program::SReg;
 
 use super::super::cells::{Shape, load_parts, packing, store_parts, typed};
 use super::super::emit::{EmitError, Emitter, ZERO};
-use super::super::expr::{Kind, NodeIx, Parts, map_parts, splat};
+use super::super::expr::{Kind, NodeIx, Parts, counter, map_parts, splat};
 use super::super::math::{Val, iota};
 use super::super::vcode::Place;
 use super::window::Planes;
@@ -74,6 +74,7 @@ impl<'k> Lowering<'k> {
         let node = &k.nodes[ix];
         let value: Parts = match &node.kind {
             Kind::Product => product.clone(),
+            Kind::Counter(c) => vec![counter(e, *c)?],
             Kind::Splat(bits) => vec![splat(&mut e.code, *bits, node.dtype)],
             Kind::Load(_) => {
                 let shape = self.loads[&ix];

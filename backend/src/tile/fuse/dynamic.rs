@@ -5,10 +5,29 @@ use crate::lower::scalar::{ScalarKind, computes};
 use crate::tile::view::Shift as ViewShift;
 
 /// Operations an index may take on the scalar unit; longer computations are stored by a vector kernel and loaded.
-const MAX_OPERATIONS: u32 = 16;
+const MAX_OPERATIONS: u32 = 64;
 
 /// Ways in which the loads of one kernel are moved, each of which takes a scalar register.
 const MAX_MOVED: usize = 10;
+
+/// A scalar that decides what runs, computed on the scalar unit.
+#[derive(Clone, Debug, Default)]
+pub struct Decision {
+    /// The last one decides.
+    pub scalars: Vec<Scalar>,
+    /// Stored nodes that are read.
+    pub reads: Vec<NodeId>,
+}
+
+impl Planner<'_> {
+    /// How the value of `n`, a scalar, gets into a register.
+    pub(super) fn decision(&self, n: NodeId) -> Decision {
+        let kept = BTreeSet::new();
+        let mut b = Build::new(self, n, n, &kept);
+        b.scalar(n);
+        Decision { reads: b.reads.iter().copied().collect(), scalars: std::mem::take(&mut b.scalars) }
+    }
+}
 
 impl Build<'_, '_> {
     /// Whether the kernel has a register for another load that `shifts` moves.
@@ -45,6 +64,7 @@ impl Build<'_, '_> {
                     let bits = crate::graph::register_bits(l.element(0), dtype);
                     Scalar { kind: ScalarKind::Imm(bits), args: vec![], dtype }
                 }
+                NodeOp::Counter(c) => Scalar { kind: ScalarKind::Counter(*c), args: vec![], dtype },
                 NodeOp::Map(op) => {
                     let args = behind.args.iter().map(|&a| self.scalar(a)).collect();
                     self.note(base);
@@ -85,6 +105,7 @@ impl Build<'_, '_> {
         }
         match &node.op {
             NodeOp::Const(l) => l.is_splat().then_some(0),
+            NodeOp::Counter(_) => Some(0),
             NodeOp::Map(op) if computes(*op, self.operand(n), node.dtype) => {
                 let mut sum = 1;
                 for &a in &node.args {
