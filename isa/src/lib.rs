@@ -6,7 +6,8 @@
 //! - [`program`]: bundles, loops, DMA descriptors, and the plan of a program's memory;
 //! - [`asm`] and [`binary`]: a program as text and as bytes, both exact;
 //! - [`check`](mod@check): what can be said about a program without running it;
-//! - [`time`]: cycles and picoseconds.
+//! - [`time`]: cycles and picoseconds;
+//! - [`topology`]: the torus of a slice: coordinates, wraps, routes.
 //!
 //! This crate has no state and knows no compiler.
 #![deny(missing_docs)]
@@ -22,3 +23,4 @@ pub mod program;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod time;
+pub mod topology;
