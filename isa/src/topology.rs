@@ -426,7 +426,7 @@ mod tests {
     #[test]
     fn what_cannot_be_says_why() {
         let error = |name, shape| Topology::parse(&chip(name), shape).unwrap_err().to_string();
-        assert_eq!(error("v5e", "32x16"), "topology 32x16 of v5e: the largest slice is 16x16 (256 chips)");
+        assert_eq!(error("v5e", "32x16"), "topology 32x16 of v5e: the largest slice is 16x16, 256 chips");
         assert_eq!(error("v5e", "4x4x4"), "topology 4x4x4 of v5e: the chip's network has 2 axes");
         assert!(error("v5p", "4x4x4_twisted").contains("can be twisted"));
         assert!(error("v5p", "4x").contains("expected axis lengths"));
