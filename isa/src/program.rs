@@ -43,16 +43,26 @@ pub enum Node {
 /// Direction of a DMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DmaDir {
-    /// HBM to VMEM.
+    /// HBM to VMEM or SMEM.
     Load,
-    /// VMEM to HBM.
+    /// VMEM or SMEM to HBM.
     Store,
 }
 
-/// An address that depends on scalar registers: `base + sum(register * scale)`.
+/// The memory of a core at the near end of a DMA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnChip {
+    /// Vector memory: blocks are tiled and packed.
+    #[default]
+    Vmem,
+    /// Scalar memory: blocks are dense, one element a 32-bit word.
+    Smem,
+}
+
+/// An address that depends on scalar registers, which are signed: `base + sum(register * scale)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Addr {
-    /// Fixed part: bytes in HBM, rows of 512 bytes in VMEM.
+    /// Fixed part: bytes in HBM, rows of 512 bytes in VMEM, words of 4 bytes in SMEM.
     pub base: i64,
     /// Registers and what one unit of each adds, same unit as `base`.
     pub terms: Vec<(SReg, i64)>,
@@ -65,21 +75,27 @@ pub struct DmaDim {
     pub count: u32,
     /// Bytes between steps in HBM (0 repeats, negative reverses).
     pub hbm_stride: i64,
-    /// Rows between steps in VMEM.
-    pub vmem_stride: i64,
+    /// Rows between steps in VMEM, words in SMEM.
+    pub local_stride: i64,
 }
 
-/// A strided block transfer between HBM, where arrays are linear, and VMEM, where a block is tiled.
+/// A strided block transfer between HBM, where arrays are linear, and VMEM, where a block is tiled, or SMEM, where it is dense.
 ///
 /// The block is `outer x rows x cols` elements of `elem_bytes` (1, 2 or 4). In HBM element `(o, r, c)` is at byte
-/// `hbm + o * outer.hbm_stride + r * row_stride + c * col_stride`. In VMEM each outer step is a plane of (8 * packing, 128) tiles
-/// in row-major order, `lane_tiles` tiles per tile row: element `(r, c)` is in row
-/// `vmem + o * outer.vmem_stride + ((r / T) * lane_tiles + c / 128) * 8 + (r % T) / packing`, lane `c % 128`, part `r % packing`
-/// where packing is `4 / elem_bytes` and `T = 8 * packing`. A load leaves the padding of tiles as it was.
+/// `hbm + o * outer.hbm_stride + r * row_stride + c * col_stride`.
+///
+/// In VMEM each outer step is a plane of (8 * packing, 128) tiles in row-major order, `lane_tiles` tiles per tile row: element
+/// `(r, c)` is in row `local + o * outer.local_stride + ((r / T) * lane_tiles + c / 128) * 8 + (r % T) / packing`, lane `c % 128`,
+/// part `r % packing` where packing is `4 / elem_bytes` and `T = 8 * packing`. A load leaves the padding of tiles as it was.
+///
+/// In SMEM element `(o, r, c)` is word `local + o * outer.local_stride + r * cols + c`. A load widens elements of 1 and 2 bytes with
+/// zeros, a store takes the low bytes of each word. What a transfer costs does not depend on the memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DmaDesc {
     /// Direction.
     pub dir: DmaDir,
+    /// Memory of the core that it reads or writes.
+    pub mem: OnChip,
     /// Bytes per element.
     pub elem_bytes: u8,
     /// Outer dimensions, outermost first.
@@ -92,12 +108,12 @@ pub struct DmaDesc {
     pub cols: u32,
     /// Bytes between columns in HBM.
     pub col_stride: i64,
-    /// Tiles per tile row in VMEM.
+    /// Tiles per tile row in VMEM; means nothing in SMEM.
     pub lane_tiles: u32,
     /// Where the block starts in HBM, in bytes.
     pub hbm: Addr,
-    /// Where the block starts in VMEM, in rows.
-    pub vmem: Addr,
+    /// Where the block starts in the core's memory: rows of VMEM, words of SMEM.
+    pub local: Addr,
 }
 
 /// What a lowered fusion is and does, for reports.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::num::{DType, Format};
 use crate::op::{Field, Instr, MAX_FIELDS, Op};
-use crate::program::{Addr, Buffer, BufferKind, Bundle, DmaDesc, DmaDim, DmaDir, Node, OpInfo, Program, SReg};
+use crate::program::{Addr, Buffer, BufferKind, Bundle, DmaDesc, DmaDim, DmaDir, Node, OnChip, OpInfo, Program, SReg};
 
 /// Any operand of a kind: mostly what a chip has, sometimes any bits.
 fn arb_operand(field: Field) -> BoxedStrategy<i32> {
@@ -71,12 +71,16 @@ fn arb_addr() -> impl Strategy<Value = Addr> {
 }
 
 fn arb_desc() -> impl Strategy<Value = DmaDesc> {
-    let dim =
-        any::<(u32, i64, i64)>().prop_map(|(count, hbm_stride, vmem_stride)| DmaDim { count, hbm_stride, vmem_stride });
-    (any::<(bool, u8, u32, i64, u32, i64, u32)>(), vec(dim, 0..3), arb_addr(), arb_addr()).prop_map(
-        |((load, elem_bytes, rows, row_stride, cols, col_stride, lane_tiles), outer, hbm, vmem)| {
+    let dim = any::<(u32, i64, i64)>().prop_map(|(count, hbm_stride, local_stride)| DmaDim {
+        count,
+        hbm_stride,
+        local_stride,
+    });
+    (any::<(bool, bool, u8, u32, i64, u32, i64, u32)>(), vec(dim, 0..3), arb_addr(), arb_addr()).prop_map(
+        |((load, smem, elem_bytes, rows, row_stride, cols, col_stride, lane_tiles), outer, hbm, local)| {
             let dir = if load { DmaDir::Load } else { DmaDir::Store };
-            DmaDesc { dir, elem_bytes, outer, rows, row_stride, cols, col_stride, lane_tiles, hbm, vmem }
+            let mem = if smem { OnChip::Smem } else { OnChip::Vmem };
+            DmaDesc { dir, mem, elem_bytes, outer, rows, row_stride, cols, col_stride, lane_tiles, hbm, local }
         },
     )
 }

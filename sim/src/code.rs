@@ -11,7 +11,7 @@ mod units;
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::Format;
 use tpusim_isa::op::{Field, Instr, Op, Slot};
-use tpusim_isa::program::{self, MAX_DEPTH, Program};
+use tpusim_isa::program::{self, MAX_DEPTH, OnChip, Program};
 
 use crate::fault::{Fault, FaultKind};
 use order::Order;
@@ -285,13 +285,13 @@ impl Decoder<'_> {
             if !matches!(d.elem_bytes, 1 | 2 | 4) {
                 return Err(FaultKind::Malformed(format!("descriptor {i}: elements of {} bytes", d.elem_bytes)));
             }
-            if d.lane_tiles == 0 {
+            if d.lane_tiles == 0 && d.mem == OnChip::Vmem {
                 return Err(FaultKind::Malformed(format!("descriptor {i}: no tiles in a row")));
             }
             if d.outer.len() > 16 {
                 return Err(FaultKind::Malformed(format!("descriptor {i}: {} outer dimensions", d.outer.len())));
             }
-            for (r, _) in d.hbm.terms.iter().chain(&d.vmem.terms) {
+            for (r, _) in d.hbm.terms.iter().chain(&d.local.terms) {
                 self.index("dma", "scalar register", i32::from(r.0), self.files.scalar as u64)?;
             }
         }
@@ -430,7 +430,7 @@ impl Decoder<'_> {
                 Field::Desc => {
                     let d = self.index(name, "descriptor", v, self.program.descs.len() as u64)?;
                     let desc = &self.program.descs[d];
-                    for (r, _) in desc.hbm.terms.iter().chain(&desc.vmem.terms) {
+                    for (r, _) in desc.hbm.terms.iter().chain(&desc.local.terms) {
                         self.touched.reads.push((k, self.files.entry(File::Scalar, i32::from(r.0))));
                     }
                 }

@@ -142,10 +142,12 @@ pub enum FaultKind {
         rows: u64,
     },
     /// SMEM address out of range.
-    #[error("SMEM word {word} is out of range, the core has {words}")]
+    #[error("SMEM words {first} to {last} are out of range, the core has {words}")]
     Smem {
-        /// Word address.
-        word: i64,
+        /// Lowest word.
+        first: i128,
+        /// Highest word.
+        last: i128,
         /// Words there are.
         words: u64,
     },

@@ -78,7 +78,7 @@ use crate::profile::Profile;
 pub struct RunOptions {
     /// Jump over the iterations of a loop that repeat an earlier state.
     pub fold: bool,
-    /// Fill VMEM (again at the start of each operation), vector registers and uninitialised HBM with a NaN.
+    /// Fill VMEM and SMEM (again at the start of each operation), vector registers and uninitialised HBM with a NaN.
     pub poison: bool,
     /// Move the data of a DMA as late as allowed: when a wait consumes its signal or its operation ends. Else it moves at issue.
     pub dma_late: bool,

@@ -9,6 +9,7 @@
 //! buffer 1 const offset 4096 bytes 512 live 0..0 data x"0000803f" zero*508
 //!
 //! desc d0 load elem 4 rows 8 stride 512 cols 128 stride 4 lane_tiles 1 outer [4: 4096, 8] hbm 0 + s3*4096 vmem 64
+//! desc d1 load elem 4 rows 1 stride 0 cols 16 stride 4 hbm 4096 smem 0
 //!
 //! code {
 //!   op 0 {
@@ -22,8 +23,8 @@
 //!
 //! Operands stand in the order of the instruction table: `v1` vector, `m1` mask, `s1` scalar registers, `mxu0`, `xlu1`, `flag3`,
 //! `d5` for descriptor 5, formats by name, immediates in decimal, in hexadecimal or, with a point, as the bits of an f32. Memory
-//! instructions write their scalar register and first immediate as `[s2+64]`. `outer [count: hbm_stride, vmem_stride]` repeats,
-//! outermost first. White space separates tokens and is otherwise free; `//` starts a comment.
+//! instructions write their scalar register and first immediate as `[s2+64]`. `outer [count: hbm_stride, local_stride]` repeats,
+//! outermost first; a descriptor ends with where its block is in `vmem` or `smem`, and needs no `lane_tiles` for the latter. White space separates tokens and is otherwise free; `//` starts a comment.
 //!
 //! [`print()`] and [`parse()`] are exact inverses for every program whose nesting is within [`MAX_DEPTH`](crate::program::MAX_DEPTH),
 //! whose unused instruction arguments are 0 and whose constants hold at most [`MAX_ZERO_RUN_BYTES`] bytes of zero runs.

@@ -6,7 +6,7 @@ use super::AsmError;
 use super::tables::dtype_word;
 use crate::num::Format;
 use crate::op::{Field, Instr, Op};
-use crate::program::{Addr, Buffer, BufferKind, DmaDesc, DmaDir, Node, OpInfo, Program};
+use crate::program::{Addr, Buffer, BufferKind, DmaDesc, DmaDir, Node, OnChip, OpInfo, Program};
 
 /// Shortest run of zero bytes that is written as `zero*n`.
 const ZERO_RUN: usize = 16;
@@ -121,14 +121,20 @@ fn write_desc(out: &mut String, i: usize, d: &DmaDesc) -> fmt::Result {
         DmaDir::Store => "store",
     };
     write!(out, "desc d{i} {dir} elem {} rows {} stride {}", d.elem_bytes, d.rows, d.row_stride)?;
-    write!(out, " cols {} stride {} lane_tiles {}", d.cols, d.col_stride, d.lane_tiles)?;
+    write!(out, " cols {} stride {}", d.cols, d.col_stride)?;
+    if d.mem == OnChip::Vmem || d.lane_tiles != 0 {
+        write!(out, " lane_tiles {}", d.lane_tiles)?;
+    }
     for o in &d.outer {
-        write!(out, " outer [{}: {}, {}]", o.count, o.hbm_stride, o.vmem_stride)?;
+        write!(out, " outer [{}: {}, {}]", o.count, o.hbm_stride, o.local_stride)?;
     }
     out.push_str(" hbm ");
     write_addr(out, &d.hbm)?;
-    out.push_str(" vmem ");
-    write_addr(out, &d.vmem)
+    out.push_str(match d.mem {
+        OnChip::Vmem => " vmem ",
+        OnChip::Smem => " smem ",
+    });
+    write_addr(out, &d.local)
 }
 
 fn write_addr(out: &mut String, a: &Addr) -> fmt::Result {

@@ -138,6 +138,6 @@ fn the_example_of_the_module_page_is_valid() {
     let lines = page.lines().skip_while(|l| *l != "//! ```text").skip(1).take_while(|l| *l != "//! ```");
     let text: Vec<&str> = lines.map(|l| l.trim_start_matches("//!")).collect();
     let program = parse(&text.join("\n")).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!((program.ops.len(), program.buffers.len(), program.descs.len()), (1, 2, 1));
+    assert_eq!((program.ops.len(), program.buffers.len(), program.descs.len()), (1, 2, 2));
     assert_eq!(parse(&print(&program)), Ok(program));
 }

@@ -21,7 +21,7 @@ use crate::program::Program;
 /// First bytes of every program file.
 pub const MAGIC: &[u8; 8] = b"TPUSIMPG";
 /// Version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 const HEADER: usize = MAGIC.len() + 4 + 8 + 4;
 

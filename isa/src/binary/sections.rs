@@ -2,7 +2,7 @@
 
 use super::{BinaryError, code};
 use crate::num::DType;
-use crate::program::{Addr, Buffer, BufferKind, DmaDesc, DmaDim, DmaDir, OpInfo, Program, SReg};
+use crate::program::{Addr, Buffer, BufferKind, DmaDesc, DmaDim, DmaDir, OnChip, OpInfo, Program, SReg};
 
 type Result<T> = std::result::Result<T, BinaryError>;
 
@@ -124,6 +124,10 @@ fn write_desc(w: &mut Writer, d: &DmaDesc) {
         DmaDir::Load => 0,
         DmaDir::Store => 1,
     });
+    w.u8(match d.mem {
+        OnChip::Vmem => 0,
+        OnChip::Smem => 1,
+    });
     w.u8(d.elem_bytes);
     w.u32(d.rows);
     w.i64(d.row_stride);
@@ -134,9 +138,9 @@ fn write_desc(w: &mut Writer, d: &DmaDesc) {
     for o in &d.outer {
         w.u32(o.count);
         w.i64(o.hbm_stride);
-        w.i64(o.vmem_stride);
+        w.i64(o.local_stride);
     }
-    for a in [&d.hbm, &d.vmem] {
+    for a in [&d.hbm, &d.local] {
         w.i64(a.base);
         w.u64(a.terms.len() as u64);
         for (reg, scale) in &a.terms {
@@ -253,17 +257,23 @@ fn read_desc(r: &mut Reader<'_>) -> Result<DmaDesc> {
         1 => DmaDir::Store,
         n => return r.fail(format!("unknown direction {n}")),
     };
+    let mem = match r.u8()? {
+        0 => OnChip::Vmem,
+        1 => OnChip::Smem,
+        n => return r.fail(format!("unknown memory {n}")),
+    };
     Ok(DmaDesc {
         dir,
+        mem,
         elem_bytes: r.u8()?,
         rows: r.u32()?,
         row_stride: r.i64()?,
         cols: r.u32()?,
         col_stride: r.i64()?,
         lane_tiles: r.u32()?,
-        outer: r.items(|r| Ok(DmaDim { count: r.u32()?, hbm_stride: r.i64()?, vmem_stride: r.i64()? }))?,
+        outer: r.items(|r| Ok(DmaDim { count: r.u32()?, hbm_stride: r.i64()?, local_stride: r.i64()? }))?,
         hbm: read_addr(r)?,
-        vmem: read_addr(r)?,
+        local: read_addr(r)?,
     })
 }
 

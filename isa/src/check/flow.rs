@@ -97,7 +97,7 @@ impl Walk<'_, '_, '_> {
     fn descriptor(&mut self, n: usize, i: &Instr, desc: i32) {
         let program = self.program;
         let Some(d) = usize::try_from(desc).ok().and_then(|d| program.descs.get(d)) else { return };
-        for (reg, _) in d.hbm.terms.iter().chain(&d.vmem.terms) {
+        for (reg, _) in d.hbm.terms.iter().chain(&d.local.terms) {
             self.read(n, i, 2 * FILE + usize::from(reg.0), || format!("s{}", reg.0));
         }
     }

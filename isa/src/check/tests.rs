@@ -194,6 +194,25 @@ fn dma_blocks_stay_inside() {
     );
 }
 
+// Oracle: the last word of each block, worked out by hand; v4 has 262144. What comes from SMEM may be any address.
+#[test]
+fn scalar_blocks_stay_inside() {
+    let run = |desc: &str| {
+        let buffer = "buffer 0 temp offset 0 bytes 65536 live 0..0";
+        let code = "{ s.ld s2, [s0] } loop s3 = 0..4 { { dma d0, flag0 } { dma.wait flag0, 1 } }";
+        kinds_on("v4", &format!("{buffer}\ndesc d0 {desc}"), code)
+    };
+    let block = "load elem 2 rows 3 stride 256 cols 5 stride 2";
+    assert_eq!(run(&format!("{block} hbm 0 + s3*16384 smem 262129 + s3*-8")), none());
+    assert_eq!(run(&format!("{block} hbm 0 smem 262130")), ["touches words 262130..262145 of SMEM, which has 262144"]);
+    assert_eq!(
+        run(&format!("{block} outer [2: 0, -15] hbm 0 smem 14")),
+        ["touches words -1..29 of SMEM, which has 262144"]
+    );
+    assert_eq!(run(&format!("{block} hbm 0 + s3*65536 smem 0")), ["touches bytes 0..197130 of HBM, which has 65536"]);
+    assert_eq!(run(&format!("{block} hbm 0 + s2*65536 smem 0 + s2*100000")), none());
+}
+
 // Oracle: the documented form of a message.
 #[test]
 fn errors_say_where() {

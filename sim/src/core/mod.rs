@@ -39,6 +39,8 @@ pub(crate) struct Engine<'a, D> {
     in_op: bool,
     op: Option<u32>,
     pc: Vec<u32>,
+    /// Where code without time faulted, below `pc`, innermost first.
+    below: Vec<u32>,
 }
 
 impl<'a, D: Datapath> Engine<'a, D> {
@@ -60,6 +62,7 @@ impl<'a, D: Datapath> Engine<'a, D> {
             in_op: false,
             op: None,
             pc: Vec::new(),
+            below: Vec::new(),
         }
     }
 
@@ -69,6 +72,7 @@ impl<'a, D: Datapath> Engine<'a, D> {
         let at = self.board.now();
         if let Err(kind) = result.and_then(|()| self.drain()) {
             let op = self.op.and_then(|i| self.program.ops.get(i as usize)).map(|o| o.name.clone());
+            self.pc.extend(self.below.into_iter().rev());
             return Err(Fault { pc: self.pc, op, cycle: at, kind: Box::new(kind) });
         }
         let cycles = self.board.now();
@@ -184,25 +188,33 @@ impl<'a, D: Datapath> Engine<'a, D> {
 
     /// Runs code without time on some cores.
     fn data_only(&mut self, cores: Range<u32>, nodes: &[Node]) -> Result<(), FaultKind> {
-        for node in nodes {
-            match node {
-                Node::Bundle(b) => {
-                    let b = self.code.bundle(b);
-                    cores.clone().try_for_each(|core| self.data.bundle(core, b))?;
+        for (i, node) in nodes.iter().enumerate() {
+            if let Err(fault) = self.data_node(cores.clone(), node) {
+                self.below.push(i as u32);
+                return Err(fault);
+            }
+        }
+        Ok(())
+    }
+
+    fn data_node(&mut self, cores: Range<u32>, node: &Node) -> Result<(), FaultKind> {
+        match node {
+            Node::Bundle(b) => {
+                let b = self.code.bundle(b);
+                cores.clone().try_for_each(|core| self.data.bundle(core, b))?;
+            }
+            Node::Loop { counter, trip, body, .. } => {
+                for i in 0..*trip {
+                    self.data_iteration(cores.clone(), *counter, i, body)?;
                 }
-                Node::Loop { counter, trip, body, .. } => {
-                    for i in 0..*trip {
-                        self.data_iteration(cores.clone(), *counter, i, body)?;
-                    }
-                    cores.clone().for_each(|core| self.data.set_counter(core, *counter, *trip));
-                }
-                Node::Op { op, body } => {
-                    let n = self.program.ops[*op as usize].cores;
-                    self.data.begin_op(n);
-                    for core in 0..n {
-                        self.data_only(core..core + 1, body)?;
-                        self.data.drain(core..core + 1)?;
-                    }
+                cores.clone().for_each(|core| self.data.set_counter(core, *counter, *trip));
+            }
+            Node::Op { op, body } => {
+                let n = self.program.ops[*op as usize].cores;
+                self.data.begin_op(n);
+                for core in 0..n {
+                    self.data_only(core..core + 1, body)?;
+                    self.data.drain(core..core + 1)?;
                 }
             }
         }
