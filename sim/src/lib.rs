@@ -56,6 +56,7 @@ mod exact;
 mod fault;
 mod memory;
 pub mod mxu;
+pub mod network;
 mod probe;
 pub mod profile;
 mod simd;
