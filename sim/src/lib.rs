@@ -57,6 +57,7 @@ mod fault;
 mod memory;
 pub mod mxu;
 pub mod network;
+pub mod pod;
 mod probe;
 pub mod profile;
 mod simd;
