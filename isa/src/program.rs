@@ -1,9 +1,19 @@
 //! Programs: structured lists of bundles, the DMA descriptors they start, the operations they came from and the memory they use.
+//!
+//! # Control flow
+//!
+//! A [`Node::Loop`] repeats as often as the program says; that is what kernels are made of. [`Node::While`] and [`Node::Case`] ask a
+//! scalar register, so that data decides which code runs: the loops and branches of the source. They stand outside operations and
+//! hold operations. Every core of a device goes the same way: core 0's register decides, and the others must hold the same. Whoever
+//! looks at the register waits until it is ready and then takes the chip's branch delay: once for each time a `While` tests, once
+//! for a `Case`.
+//!
+//! What data decides cannot be known without data: a run that only takes the time needs to be told how often a `While` repeats.
 
 use crate::num::DType;
 use crate::op::Instr;
 
-/// Deepest nesting of loops and operations in text and binary programs: bodies inside bodies, the program's own counted as one.
+/// Deepest nesting of loops, branches and operations in text and binary programs: bodies inside bodies, the program's own counted as one.
 pub const MAX_DEPTH: usize = 64;
 
 /// A scalar register that loops count in and DMA addresses add.
@@ -31,13 +41,47 @@ pub enum Node {
         /// What is repeated.
         body: Vec<Node>,
     },
-    /// The code of one lowered fusion: everything in it is accounted to `ops[op]`. Not nested.
+    /// The code of one lowered fusion: everything in it is accounted to `ops[op]`. Not nested. What VMEM and SMEM hold when it
+    /// starts is not defined.
     Op {
         /// Index into [`Program::ops`].
         op: u32,
         /// The code.
         body: Vec<Node>,
     },
+    /// Runs `cond`, and while `test` is not 0 then, runs `body` and `cond` again. Not inside an operation.
+    While {
+        /// Index into [`Program::flows`].
+        info: u32,
+        /// Code that sets `test`; runs once more than `body`.
+        cond: Vec<Node>,
+        /// Register that is looked at after `cond`.
+        test: SReg,
+        /// What is repeated.
+        body: Vec<Node>,
+    },
+    /// Runs branch number `selector`, or the last one if there is none of that number. Not inside an operation.
+    Case {
+        /// Index into [`Program::flows`].
+        info: u32,
+        /// Register that holds the number.
+        selector: SReg,
+        /// The branches, at least one.
+        branches: Vec<Vec<Node>>,
+    },
+}
+
+impl Node {
+    /// The lists of nodes that this one holds: body; condition and body; branches.
+    pub fn bodies(&self) -> impl Iterator<Item = &[Node]> {
+        let (first, second, rest): (Option<&[Node]>, Option<&[Node]>, &[Vec<Node>]) = match self {
+            Node::Bundle(_) => (None, None, &[]),
+            Node::Loop { body, .. } | Node::Op { body, .. } => (Some(body), None, &[]),
+            Node::While { cond, body, .. } => (Some(cond), Some(body), &[]),
+            Node::Case { branches, .. } => (None, None, branches),
+        };
+        first.into_iter().chain(second).chain(rest.iter().map(Vec::as_slice))
+    }
 }
 
 /// Direction of a DMA.
@@ -137,6 +181,37 @@ pub struct OpInfo {
     pub modelled_cycles: u64,
 }
 
+/// Which kind of data-dependent control flow a [`FlowInfo`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FlowKind {
+    /// A [`Node::While`].
+    While,
+    /// A [`Node::Case`].
+    Case,
+}
+
+impl FlowKind {
+    /// `while` or `case`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FlowKind::While => "while",
+            FlowKind::Case => "case",
+        }
+    }
+}
+
+/// Where a loop or branch that data decides comes from, for messages. By its kind and its index in [`Program::flows`] it is called
+/// `while.0`, `case.1` and so on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowInfo {
+    /// Name in the source, e.g. `stablehlo.while`.
+    pub name: String,
+    /// `file:line`, empty if unknown.
+    pub location: String,
+    /// What it is.
+    pub kind: FlowKind,
+}
+
 /// What a region of HBM holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BufferKind {
@@ -176,6 +251,8 @@ pub struct Program {
     pub descs: Vec<DmaDesc>,
     /// Lowered fusions.
     pub ops: Vec<OpInfo>,
+    /// Loops and branches that data decides.
+    pub flows: Vec<FlowInfo>,
     /// HBM plan.
     pub buffers: Vec<Buffer>,
     /// Bytes of HBM in use at the worst moment.

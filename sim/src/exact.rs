@@ -172,6 +172,10 @@ impl Datapath for Exact<'_> {
         self.cores[core as usize].scalar[register as usize] = value;
     }
 
+    fn scalar(&self, core: u32, register: u8) -> u32 {
+        self.cores[core as usize].scalar[register as usize]
+    }
+
     fn begin_op(&mut self, cores: u32) {
         if self.poison {
             for c in self.cores.iter_mut().take(cores as usize) {

@@ -1,10 +1,10 @@
-//! Entries of a program's tables: operations, buffers, descriptors.
+//! Entries of a program's tables: operations, control flow, buffers, descriptors.
 
 use super::cursor::{Parser, Result};
 use super::lex::Tok;
 use super::{AsmError, MAX_ZERO_RUN_BYTES};
 use crate::num::DType;
-use crate::program::{Addr, Buffer, BufferKind, DmaDesc, DmaDim, DmaDir, OnChip, OpInfo};
+use crate::program::{Addr, Buffer, BufferKind, DmaDesc, DmaDim, DmaDir, FlowInfo, FlowKind, OnChip, OpInfo};
 
 impl Parser<'_> {
     pub fn info(&mut self, index: usize) -> Result<OpInfo> {
@@ -21,6 +21,20 @@ impl Parser<'_> {
         let cores = self.keyed("cores")?;
         let modelled_cycles = self.keyed("modelled")?;
         Ok(OpInfo { name, source, location, mxu_flops, vector_flops, dtype, cores, modelled_cycles })
+    }
+
+    pub fn flow(&mut self, index: usize) -> Result<FlowInfo> {
+        self.index(index, "flow")?;
+        let kind = if self.eat("while")? {
+            FlowKind::While
+        } else if self.eat("case")? {
+            FlowKind::Case
+        } else {
+            return self.expected("`while` or `case`");
+        };
+        let name = self.string()?;
+        self.word("at")?;
+        Ok(FlowInfo { name, location: self.string()?, kind })
     }
 
     fn dtype(&mut self) -> Result<DType> {

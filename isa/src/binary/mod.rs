@@ -6,7 +6,7 @@
 //! | 4 | version |
 //! | 8 | length of the rest after the checksum |
 //! | 4 | CRC-32 of the rest |
-//! | | sections META, INFO, BUFFERS, DESCS, CODE in this order: tag byte, 8 bytes of length, payload |
+//! | | sections META, INFO, FLOWS, BUFFERS, DESCS, CODE in this order: tag byte, 8 bytes of length, payload |
 //!
 //! Numbers are little-endian; strings and byte arrays carry their length. The CODE section is a stream of bits: bundles say which
 //! slots are filled, and every operand takes as many bits as its kind of field needs.

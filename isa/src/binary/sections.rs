@@ -1,12 +1,14 @@
-//! Everything but the code: names, operations, buffers, descriptors.
+//! Everything but the code: names, operations, control flow, buffers, descriptors.
 
 use super::{BinaryError, code};
 use crate::num::DType;
-use crate::program::{Addr, Buffer, BufferKind, DmaDesc, DmaDim, DmaDir, OnChip, OpInfo, Program, SReg};
+use crate::program::{
+    Addr, Buffer, BufferKind, DmaDesc, DmaDim, DmaDir, FlowInfo, FlowKind, OnChip, OpInfo, Program, SReg,
+};
 
 type Result<T> = std::result::Result<T, BinaryError>;
 
-const SECTIONS: [&str; 5] = ["META", "INFO", "BUFFERS", "DESCS", "CODE"];
+const SECTIONS: [&str; 6] = ["META", "INFO", "FLOWS", "BUFFERS", "DESCS", "CODE"];
 
 pub(super) fn encode(p: &Program) -> Vec<u8> {
     let mut meta = Writer::default();
@@ -15,11 +17,12 @@ pub(super) fn encode(p: &Program) -> Vec<u8> {
     meta.u64(p.hbm_peak_bytes);
     meta.u64(p.vmem_peak_bytes);
     let info = Writer::list(&p.ops, write_info);
+    let flows = Writer::list(&p.flows, write_flow);
     let buffers = Writer::list(&p.buffers, write_buffer);
     let descs = Writer::list(&p.descs, write_desc);
     let code = code::encode(&p.body);
     let mut out = Vec::new();
-    for (tag, payload) in (0u8..).zip([meta.0, info.0, buffers.0, descs.0, code]) {
+    for (tag, payload) in (0u8..).zip([meta.0, info.0, flows.0, buffers.0, descs.0, code]) {
         out.push(tag);
         out.extend((payload.len() as u64).to_le_bytes());
         out.extend(payload);
@@ -37,7 +40,7 @@ pub(super) fn decode(body: &[u8]) -> Result<Program> {
         *payload = whole.bytes()?;
     }
     whole.end()?;
-    let [meta, info, buffers, descs, code] = payloads;
+    let [meta, info, flows, buffers, descs, code] = payloads;
     let mut r = Reader { section: SECTIONS[0], data: meta, at: 0 };
     let p = Program {
         name: r.string()?,
@@ -45,8 +48,9 @@ pub(super) fn decode(body: &[u8]) -> Result<Program> {
         hbm_peak_bytes: r.u64()?,
         vmem_peak_bytes: r.u64()?,
         ops: Reader { section: SECTIONS[1], data: info, at: 0 }.list(read_info)?,
-        buffers: Reader { section: SECTIONS[2], data: buffers, at: 0 }.list(read_buffer)?,
-        descs: Reader { section: SECTIONS[3], data: descs, at: 0 }.list(read_desc)?,
+        flows: Reader { section: SECTIONS[2], data: flows, at: 0 }.list(read_flow)?,
+        buffers: Reader { section: SECTIONS[3], data: buffers, at: 0 }.list(read_buffer)?,
+        descs: Reader { section: SECTIONS[4], data: descs, at: 0 }.list(read_desc)?,
         body: code::decode(code)?,
     };
     r.end()?;
@@ -95,6 +99,15 @@ fn write_info(w: &mut Writer, op: &OpInfo) {
     w.u8(op.dtype as u8);
     w.u32(op.cores);
     w.u64(op.modelled_cycles);
+}
+
+fn write_flow(w: &mut Writer, flow: &FlowInfo) {
+    w.bytes(flow.name.as_bytes());
+    w.bytes(flow.location.as_bytes());
+    w.u8(match flow.kind {
+        FlowKind::While => 0,
+        FlowKind::Case => 1,
+    });
 }
 
 fn write_buffer(w: &mut Writer, b: &Buffer) {
@@ -236,6 +249,16 @@ fn read_info(r: &mut Reader<'_>) -> Result<OpInfo> {
         return r.fail(format!("unknown element type {code}"));
     };
     Ok(OpInfo { name, source, location, mxu_flops, vector_flops, dtype, cores: r.u32()?, modelled_cycles: r.u64()? })
+}
+
+fn read_flow(r: &mut Reader<'_>) -> Result<FlowInfo> {
+    let (name, location) = (r.string()?, r.string()?);
+    let kind = match r.u8()? {
+        0 => FlowKind::While,
+        1 => FlowKind::Case,
+        n => return r.fail(format!("unknown kind of control flow {n}")),
+    };
+    Ok(FlowInfo { name, location, kind })
 }
 
 fn read_buffer(r: &mut Reader<'_>) -> Result<Buffer> {

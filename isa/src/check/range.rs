@@ -51,7 +51,7 @@ fn written(nodes: &[Node], out: &mut Vec<u8>) {
                 out.push(counter.0);
                 written(body, out);
             }
-            Node::Op { body, .. } => written(body, out),
+            inner => inner.bodies().for_each(|body| written(body, out)),
         }
     }
 }
@@ -79,6 +79,16 @@ impl Walk<'_, '_, '_> {
             match node {
                 Node::Bundle(b) => self.bundle(&b.instrs),
                 Node::Loop { counter, trip, body } => self.repeat(*counter, *trip, body),
+                Node::While { cond, body, .. } => {
+                    let mut carried = Vec::new();
+                    node.bodies().for_each(|b| written(b, &mut carried));
+                    let forget = |w: &mut Self| carried.iter().for_each(|r| w.set(i32::from(*r), None));
+                    forget(self);
+                    self.section(0, cond);
+                    self.section(1, body);
+                    forget(self);
+                }
+                Node::Case { branches, .. } => self.branches(branches),
                 Node::Op { op, body } => {
                     let device = *self.chip.tensorcores_per_device;
                     let info = self.program.ops.get(*op as usize);
@@ -89,6 +99,27 @@ impl Walk<'_, '_, '_> {
             }
             self.place.leave(outer);
         }
+    }
+
+    fn section(&mut self, k: usize, nodes: &[Node]) {
+        self.place.path.push(k);
+        self.nodes(nodes);
+        self.place.path.pop();
+    }
+
+    /// What branches leave differently is not known after.
+    fn branches(&mut self, branches: &[Vec<Node>]) {
+        let before = self.regs.clone();
+        let mut after: Option<Vec<Option<Sum>>> = None;
+        for (k, branch) in branches.iter().enumerate() {
+            self.regs.clone_from(&before);
+            self.section(k, branch);
+            match &mut after {
+                None => after = Some(self.regs.clone()),
+                Some(known) => known.iter_mut().zip(&self.regs).filter(|(a, b)| *a != *b).for_each(|(a, _)| *a = None),
+            }
+        }
+        self.regs = after.unwrap_or(before);
     }
 
     fn repeat(&mut self, counter: SReg, trip: u32, body: &[Node]) {

@@ -4,7 +4,9 @@
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::DType;
 use tpusim_isa::op::{Instr, Op};
-use tpusim_isa::program::{Addr, Buffer, BufferKind, Bundle, DmaDesc, DmaDir, Node, OnChip, OpInfo, Program, SReg};
+use tpusim_isa::program::{
+    Addr, Buffer, BufferKind, Bundle, DmaDesc, DmaDir, FlowInfo, FlowKind, Node, OnChip, OpInfo, Program, SReg,
+};
 
 pub fn i(op: Op, operands: &[i32]) -> Instr {
     Instr::new(op, operands)
@@ -21,6 +23,18 @@ pub fn seq(instrs: Vec<Instr>) -> Vec<Node> {
 
 pub fn repeat(counter: u8, trip: u32, body: Vec<Node>) -> Node {
     Node::Loop { counter: SReg(counter), trip, body }
+}
+
+pub fn while_loop(info: u32, cond: Vec<Node>, test: u8, body: Vec<Node>) -> Node {
+    Node::While { info, cond, test: SReg(test), body }
+}
+
+pub fn case(info: u32, selector: u8, branches: Vec<Vec<Node>>) -> Node {
+    Node::Case { info, selector: SReg(selector), branches }
+}
+
+pub fn flow(kind: FlowKind, location: &str) -> FlowInfo {
+    FlowInfo { name: format!("stablehlo.{}", kind.name()), location: location.to_owned(), kind }
 }
 
 pub fn info(name: &str, cores: u32) -> OpInfo {
