@@ -332,6 +332,7 @@ impl ChipSpec {
             | Timing::MxuPush
             | Timing::MxuLatch
             | Timing::DmaStart
+            | Timing::DmaSend
             | Timing::DmaWait
             | Timing::Flag => 1,
         }

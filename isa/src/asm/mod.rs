@@ -42,6 +42,18 @@
 //! instructions write their scalar register and first immediate as `[s2+64]`. `outer [count: hbm_stride, local_stride]` repeats,
 //! outermost first; a descriptor ends with where its block is in `vmem` or `smem`, and needs no `lane_tiles` for the latter. White space separates tokens and is otherwise free; `//` starts a comment.
 //!
+//! `start t { code }` and `done t` name entry `t` of the transfers:
+//!
+//! ```text
+//! groups 0 [0, 1, 2, 3] [4, 5, 6, 7]
+//! peer 0 groups 0 shift -1
+//! peer 1 pairs [0: 1] [1: 0]
+//! table 0 position 0
+//! table 1 values 0 1 -2 3
+//! send send0 peer 0 flag 1 outer [4: 512, 2048] bytes 128 from 0 + s3*512 to 4096 + s3*512
+//! transfer 0 "all-gather.0" source "jit(f)/all_gather" at "f.py:9" axes "x" queue 0 bytes 8192 flags 2
+//! ```
+//!
 //! `while f { condition } test s2 { body }` and `case f s2 { branch { ... } ... }` name entry `f` of the flows.
 //!
 //! [`print()`] and [`parse()`] are exact inverses for every program whose nesting is within [`MAX_DEPTH`](crate::program::MAX_DEPTH),
@@ -50,6 +62,7 @@
 mod cursor;
 mod lex;
 mod parse;
+mod pod;
 mod print;
 mod tables;
 
