@@ -3,7 +3,7 @@
 //! - [`num`]: element types and packed formats;
 //! - [`chip`]: a TPU generation as data, each number with its source;
 //! - [`op`]: the instruction table, with the semantics of every instruction;
-//! - [`program`]: bundles, loops, DMA descriptors, and the plan of a program's memory;
+//! - [`program`]: bundles, loops, branches, DMA descriptors, and the plan of a program's memory;
 //! - [`pod`]: what a program says to other devices;
 //! - [`asm`] and [`binary`]: a program as text and as bytes, both exact;
 //! - [`check`](mod@check): what can be said about a program without running it;

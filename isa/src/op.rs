@@ -14,6 +14,8 @@
 //!
 //! **Scalars** are 32-bit and wrap. `s0` is always zero, `s1` is the index of the TensorCore in its device.
 //!
+//! **SMEM** is addressed in words of 32 bits, one scalar each. `s.ld`/`s.st` move a scalar from/to word `s + imm`. Every core has its own.
+//!
 //! **VMEM** is addressed in rows of 128 words (512 bytes). `vld`/`vst` move sublane `i` from/to row `s + imm + i * stride`; a
 //! stride of 0 loads one row into all sublanes.
 //!

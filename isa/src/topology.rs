@@ -17,7 +17,7 @@ use crate::chip::ChipSpec;
 pub struct ChipId(pub u32);
 
 /// A device of a slice: a chip, or one of its TensorCores where each is a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceId(pub u32);
 
 /// Axes of a torus.

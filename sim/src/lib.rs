@@ -63,6 +63,7 @@ pub mod network;
 pub mod pod;
 mod probe;
 pub mod profile;
+mod scalar;
 mod simd;
 mod sync;
 mod vpu;

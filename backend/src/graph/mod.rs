@@ -5,13 +5,20 @@
 //! operation's name and source line.
 
 mod build;
+mod own;
+mod region;
+mod windows;
 
 use tpusim_isa::num::DType;
 
 use crate::hlo::Literal;
 use crate::lower::math::{Combine, MapOp};
+use crate::lower::sort::SortSpec;
 
 pub use build::{K_MULTIPLE, LowerError, from_module, from_module_with, register_bits};
+pub use own::{last_heir, own_operands};
+pub use region::{Case, Region, While};
+pub use windows::{Function, Scatter, Term, What, Windows};
 
 /// Index of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,6 +49,35 @@ impl DotSpec {
     }
 }
 
+/// How the window of a convolution lies along one spatial dimension. The operand may be dilated and has zeros in front and behind, as
+/// many as the window sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConvWindow {
+    /// Elements of the window.
+    pub size: u64,
+    /// From one window to the next.
+    pub stride: u64,
+    /// From one element of the window to the next.
+    pub dilation: u64,
+    /// From one element of the operand to the next.
+    pub base: u64,
+    /// Zeros in front of the operand.
+    pub low: u64,
+}
+
+/// Dimensions of a convolution: of (groups, batch, spatial, features) by (groups, spatial, features, output features) into (groups,
+/// batch, spatial, output features).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ConvSpec {
+    /// The window along each spatial dimension.
+    pub windows: Vec<ConvWindow>,
+    /// Whether the last dimension of the window is contracted together with the features, which lie next to it in memory: it is not
+    /// dilated, and sees no zeros.
+    pub folded: bool,
+    /// As [`DotSpec::useful`].
+    pub useful: bool,
+}
+
 /// What a node computes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeOp {
@@ -66,6 +102,17 @@ pub enum NodeOp {
         /// Step of each dimension.
         step: Vec<i64>,
     },
+    /// The part of the first operand that starts, along each of these dimensions, at the index that the next operand gives; the
+    /// others are whole. Indices are integer scalars and clamped so that the part lies inside.
+    DynSlice(Vec<usize>),
+    /// The first operand with the second one in place of a part of it, which starts along each of `axes` at the index that the next
+    /// operand gives, clamped as in [`NodeOp::DynSlice`].
+    DynUpdate {
+        /// First element along each dimension that is not listed; 0 for those that are.
+        start: Vec<u64>,
+        /// Dimensions along which an operand gives the start.
+        axes: Vec<usize>,
+    },
     /// Operands one after the other along a dimension.
     Concat(usize),
     /// First operand with the second (a scalar) around and between its elements.
@@ -79,6 +126,8 @@ pub enum NodeOp {
     Reduce(Combine, Vec<usize>),
     /// Matrix product.
     Dot(DotSpec),
+    /// Convolution.
+    Conv(ConvSpec),
     /// Work with code of its own that is never fused. The node itself has no elements; its results are [`NodeOp::Result`] nodes.
     Special(Special),
     /// Result of a special node, its only operand.
@@ -87,12 +136,27 @@ pub enum NodeOp {
 
 /// Work with code of its own. Operands are stored arrays, dense and row-major.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Special {}
+pub enum Special {
+    /// A loop: operands are the initial values of what it carries, then what its regions read besides.
+    While(Box<While>),
+    /// One of several regions: operands are the scalar that selects, then what the regions read.
+    Case(Box<Case>),
+    /// Windows of the first operand at the places in the second. Its result is the windows one after the other.
+    Gather(Windows),
+    /// Windows that are updated.
+    Scatter(Scatter),
+    /// Sorts words of 32 bits along a dimension.
+    Sort(SortSpec),
+}
 
 impl Special {
     /// Results that start as the contents of an operand and overwrite it: `(result, operand)`. The operand has no other user.
     pub fn in_place(&self) -> Vec<(usize, usize)> {
-        match *self {}
+        match self {
+            Special::While(w) => (0..w.carried()).map(|k| (k, k)).collect(),
+            Special::Case(_) | Special::Gather(_) | Special::Sort(_) => Vec::new(),
+            Special::Scatter(s) => (0..s.arrays()).map(|k| (k, k)).collect(),
+        }
     }
 }
 
@@ -128,7 +192,7 @@ impl Node {
 }
 
 /// A flat program. Operands come before their users.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
     /// Name of the program.
     pub name: String,
@@ -138,6 +202,8 @@ pub struct Graph {
     pub params: Vec<NodeId>,
     /// Results in order.
     pub outputs: Vec<NodeId>,
+    /// Parameters whose arrays the program may overwrite.
+    pub donated: Vec<NodeId>,
 }
 
 impl Graph {

@@ -93,6 +93,11 @@ impl<'a> Emitter<'a> {
         }
     }
 
+    /// Leaves the last `n` scalar registers to the counters of loops around the kernel.
+    pub fn reserve(&mut self, n: u32) {
+        self.sregs.drain(..self.sregs.len().min(n as usize));
+    }
+
     /// Keeps instructions in source order from here on: slower code, in as few registers as can be.
     pub fn in_order(&mut self) {
         self.window = 1;

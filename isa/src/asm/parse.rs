@@ -64,7 +64,9 @@ impl Parser<'_> {
                 p.body = self.nodes(1)?;
                 return Ok(p);
             } else {
-                return self.expected("`info`, `flow`, `groups`, `peer`, `table`, `send`, `transfer`, `buffer`, `desc` or `code`");
+                return self.expected(
+                    "`info`, `flow`, `groups`, `peer`, `table`, `send`, `transfer`, `buffer`, `desc` or `code`",
+                );
             }
         }
     }

@@ -201,7 +201,9 @@ pub enum CheckKind {
     #[error("a transfer inside an operation or another transfer")]
     NestedTransfer,
     /// An instruction that may not stand there.
-    #[error("{0} may not stand here: transfers consist of scalar instructions, sends, waits, loops and operations, and only they send")]
+    #[error(
+        "{0} may not stand here: transfers consist of scalar instructions, sends, waits, loops and operations, and only they send"
+    )]
     Misplaced(&'static str),
     /// Too many levels.
     #[error("nesting deeper than {MAX_DEPTH} levels")]

@@ -26,8 +26,8 @@ pub(super) trait Machine<'a> {
     /// Queues a transfer.
     fn start(&mut self, transfer: u32, body: &'a [Node], at: Picos) -> Result<(), FaultKind>;
 
-    /// The end of the earliest run of a transfer that nobody has waited for yet.
-    fn finished(&mut self, transfer: u32) -> Option<Picos>;
+    /// The end of the earliest run of a transfer that nobody has waited for yet, for code that asks at `at`.
+    fn finished(&mut self, transfer: u32, at: Picos) -> Option<Picos>;
 
     /// Sends a message.
     fn send(&mut self, desc: u32, at: Picos, scalars: &[u32]) -> Result<(), FaultKind>;
@@ -53,11 +53,26 @@ pub(super) trait Machine<'a> {
 enum Then<'a> {
     Return,
     /// Next iteration of a loop.
-    Repeat { counter: u8, i: u32, trip: u32, body: &'a [Node] },
+    Repeat {
+        counter: u8,
+        i: u32,
+        trip: u32,
+        body: &'a [Node],
+    },
     /// The condition of a `while` has run: look at the register, or at the iterations left.
-    Test { test: u8, cond: &'a [Node], body: &'a [Node], left: Option<u32> },
+    Test {
+        test: u8,
+        cond: &'a [Node],
+        body: &'a [Node],
+        left: Option<u32>,
+    },
     /// The body of a `while` has run: run the condition again.
-    Again { test: u8, cond: &'a [Node], body: &'a [Node], left: Option<u32> },
+    Again {
+        test: u8,
+        cond: &'a [Node],
+        body: &'a [Node],
+        left: Option<u32>,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +115,7 @@ impl<'a> Control<'a> {
                     self.time += m.cycles(1);
                     m.start(*transfer, body, self.time)?;
                 }
-                Node::Done { transfer } => match m.finished(*transfer) {
+                Node::Done { transfer } => match m.finished(*transfer, self.time) {
                     Some(t) => self.time = self.time.max(t),
                     None => return Ok(Stop::Transfer(*transfer)),
                 },
@@ -196,7 +211,9 @@ impl<'a> Control<'a> {
                 Op::SDev => writes.push((i.args[0], m.table(i.args[1] as u32)?)),
                 _ => match scalar::value(i, &self.scalars) {
                     Some(v) => writes.push((i.args[0], v)),
-                    None => return Err(FaultKind::Malformed(format!("`{}` outside an operation of a pod", i.op.name()))),
+                    None => {
+                        return Err(FaultKind::Malformed(format!("`{}` outside an operation of a pod", i.op.name())));
+                    }
                 },
             }
         }

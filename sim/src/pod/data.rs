@@ -68,7 +68,9 @@ impl<'a> Bits<'a> {
         };
         let devices = inputs.iter().map(device).collect::<Result<_, FaultKind>>()?;
         let mut ops = FxHashMap::default();
-        code.each_op(&mut |op, node| drop(ops.insert(op, node)));
+        code.each_op(&mut |op, node| {
+            ops.insert(op, node);
+        });
         Ok(Bits { devices, ops })
     }
 

@@ -75,7 +75,9 @@ pub(super) struct Times<'a> {
 impl<'a> Times<'a> {
     pub fn new(program: &'a Program, chip: &'a ChipSpec, opts: &'a RunOptions, code: &'a Code) -> Self {
         let mut ops = FxHashMap::default();
-        code.each_op(&mut |op, node| drop(ops.insert(op, node)));
+        code.each_op(&mut |op, node| {
+            ops.insert(op, node);
+        });
         Times { program, chip, opts, code, ops, known: vec![None; program.ops.len()] }
     }
 

@@ -25,7 +25,11 @@ pub(super) fn combine_of(op: Opcode) -> Option<Combine> {
 /// What the region of a reduction of `dtype` does, if it is a single combining operation.
 pub(super) fn reducer(op: &Op, dtype: DType) -> Option<Combine> {
     let [region] = &op.regions[..] else { return None };
-    let block = &region.block;
+    combination(&region.block, dtype)
+}
+
+/// As [`reducer`], of a region itself.
+pub(super) fn combination(block: &Block, dtype: DType) -> Option<Combine> {
     let [body, ret] = &block.ops[..] else { return None };
     let &[a, b] = &body.operands[..] else { return None };
     let plain = ret.operands == body.results && a != b && block.args.contains(&a) && block.args.contains(&b);
@@ -64,7 +68,7 @@ pub(super) fn bits_to_bytes(bits: i32, dtype: DType) -> Arc<[u8]> {
 }
 
 /// bf16 numbers an f32 operand is cut into: one at DEFAULT, two at HIGH, three at HIGHEST precision.
-fn precision_parts(op: &Op) -> usize {
+pub(super) fn precision_parts(op: &Op) -> usize {
     let asked = |a: &Attr| match a {
         Attr::Enum(e) if e == "HIGHEST" => 3,
         Attr::Enum(e) if e == "HIGH" => 2,
@@ -73,6 +77,19 @@ fn precision_parts(op: &Op) -> usize {
     match op.attrs.get("precision_config") {
         Some(Attr::Array(list)) => list.iter().map(asked).max().unwrap_or(1),
         _ => 1,
+    }
+}
+
+/// Dimensions of a product whose left operand has `rank` dimensions; a plain `dot` contracts the last with the first.
+pub(super) fn dot_spec(op: &Op, rank: usize) -> DotSpec {
+    let usizes = |v: &[i64]| v.iter().map(|&d| d as usize).collect::<Vec<_>>();
+    match op.attrs.get("dot_dimension_numbers") {
+        Some(Attr::Dot(d)) => DotSpec {
+            batch: [usizes(&d.lhs_batch), usizes(&d.rhs_batch)],
+            contract: [usizes(&d.lhs_contract), usizes(&d.rhs_contract)],
+            useful: true,
+        },
+        _ => DotSpec { batch: [vec![], vec![]], contract: [vec![rank.saturating_sub(1)], vec![0]], useful: true },
     }
 }
 
@@ -204,19 +221,7 @@ impl Builder<'_> {
         name: &'static str,
         site: (String, String),
     ) -> Result<NodeId, LowerError> {
-        let usizes = |v: &[i64]| v.iter().map(|&d| d as usize).collect::<Vec<_>>();
-        let spec = match op.attrs.get("dot_dimension_numbers") {
-            Some(Attr::Dot(d)) => DotSpec {
-                batch: [usizes(&d.lhs_batch), usizes(&d.rhs_batch)],
-                contract: [usizes(&d.lhs_contract), usizes(&d.rhs_contract)],
-                useful: true,
-            },
-            _ => DotSpec {
-                batch: [vec![], vec![]],
-                contract: [vec![self.node(args[0]).dims.len() - 1], vec![0]],
-                useful: true,
-            },
-        };
+        let spec = dot_spec(op, self.node(args[0]).dims.len());
         let kinds = args.iter().map(|&a| self.node(a).dtype.kind()).collect::<Vec<_>>();
         let (float, int) = (kinds.iter().all(|k| *k == DTypeKind::Float), t.dtype.is_int());
         let narrow = args.iter().all(|&a| self.node(a).dtype.bits() == 8);
@@ -246,7 +251,7 @@ impl Builder<'_> {
 
     /// A product of f32 operands in several bf16 passes: operands are cut into `parts` bf16 numbers, and the products of parts that
     /// matter are added from the smallest up. Two parts give the three passes of HIGH, three the six of HIGHEST.
-    fn precise_product(
+    pub(super) fn precise_product(
         &mut self,
         spec: DotSpec,
         args: &[NodeId],
@@ -274,7 +279,13 @@ impl Builder<'_> {
     }
 
     /// An f32 array as a sum of bf16 ones, largest first; other types are one part. Infinities and NaNs stay in the first.
-    fn bf16_parts(&mut self, x: NodeId, parts: usize, name: &'static str, site: &(String, String)) -> Vec<NodeId> {
+    pub(super) fn bf16_parts(
+        &mut self,
+        x: NodeId,
+        parts: usize,
+        name: &'static str,
+        site: &(String, String),
+    ) -> Vec<NodeId> {
         let (dims, dtype) = (self.node(x).dims.clone(), self.node(x).dtype);
         if dtype != DType::F32 {
             return vec![x];

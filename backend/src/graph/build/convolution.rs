@@ -1,17 +1,19 @@
 //! Convolutions as matrix products.
 //!
-//! The input, padded and dilated, is sliced with the strides of the window at each of its positions. Where memory allows, the slices
+//! Most are one product through which windows slide ([`super::conv_window`]). What that does not take, many spatial dimensions and
+//! windows of many positions, goes through slices: the input, padded and dilated, is sliced with the strides of the window at each of its positions. Where memory allows, the slices
 //! are put side by side and one product contracts positions and features together. Otherwise, and with groups, which are batch
 //! dimensions, each slice is contracted with the kernel's slice, and the products are summed in f32. With one input feature per group
 //! there is nothing to contract: the vector unit multiplies and adds.
 
 use super::super::{DotSpec, NodeId, NodeOp};
+use super::contract::precision_parts;
 use super::window::{Names, Window};
 use super::*;
 use crate::hlo::{Attr, ConvDims, Op};
 
 /// Most positions of a window.
-const MAX_POSITIONS: u64 = 512;
+pub(super) const MAX_POSITIONS: u64 = 512;
 
 /// Most slices that are put side by side at once.
 const MAX_PARTS: u64 = 64;
@@ -23,20 +25,22 @@ const MAX_DIRECT: u64 = 16;
 const MAX_PATCHES: u64 = 1 << 29;
 
 /// A convolution in standard order: input (batch, spatial, feature), kernel (spatial, input feature, output feature).
-struct Conv<'a> {
-    op: &'a Op,
-    name: &'static str,
-    site: &'a (String, String),
-    windows: Vec<Window>,
+pub(super) struct Conv<'a> {
+    pub op: &'a Op,
+    pub name: &'static str,
+    pub site: &'a (String, String),
+    pub windows: Vec<Window>,
     /// Whether positions of the kernel run backwards.
-    reversed: Vec<bool>,
-    groups: u64,
+    pub reversed: Vec<bool>,
+    pub groups: u64,
     /// Groups share the batch, not the features.
-    by_batch: bool,
+    pub by_batch: bool,
     /// Type of the sums.
-    wide: DType,
+    pub wide: DType,
     /// Whether factors in f32 are rounded to bf16, as the matrix unit does by default.
-    rounds: bool,
+    pub rounds: bool,
+    /// Numbers in bf16 that f32 factors are cut into.
+    pub parts: usize,
 }
 
 impl Conv<'_> {
@@ -106,10 +110,8 @@ impl Builder<'_> {
             groups: features.max(batches),
             by_batch: batches > 1,
             wide: if float { DType::F32 } else { DType::I32 },
-            rounds: match op.attrs.get("precision_config") {
-                Some(Attr::Array(v)) => v.iter().all(|a| matches!(a, Attr::Enum(s) | Attr::Str(s) if s == "DEFAULT")),
-                _ => true,
-            },
+            rounds: precision_parts(op) == 1,
+            parts: precision_parts(op),
         };
         let y = self.conv_sum(&conv, x, w, &out)?;
         let mut back = vec![0; output.len()];
@@ -118,13 +120,19 @@ impl Builder<'_> {
         Ok(self.map(MapOp::Convert, &[y], t, name, site.clone()))
     }
 
-    fn ordered(&mut self, x: NodeId, perm: &[usize], name: &'static str, site: &(String, String)) -> NodeId {
+    pub(super) fn ordered(&mut self, x: NodeId, perm: &[usize], name: &'static str, site: &(String, String)) -> NodeId {
         let n = self.node(x);
         let t = Shape { dims: perm.iter().map(|&d| n.dims[d]).collect(), dtype: n.dtype };
         self.transpose(x, perm.to_vec(), &t, name, site.clone())
     }
 
-    fn reshaped(&mut self, x: NodeId, dims: Vec<u64>, name: &'static str, site: &(String, String)) -> NodeId {
+    pub(super) fn reshaped(
+        &mut self,
+        x: NodeId,
+        dims: Vec<u64>,
+        name: &'static str,
+        site: &(String, String),
+    ) -> NodeId {
         let dtype = self.node(x).dtype;
         self.reshape(x, &Shape { dims, dtype }, name, site.clone())
     }
@@ -134,6 +142,9 @@ impl Builder<'_> {
         let (name, site, n) = (c.name, c.site, c.windows.len());
         let (xs, ws) = (self.node(x).dims.clone(), self.node(w).dims.clone());
         let single = ws[n] == 1;
+        if !single && let Some(y) = self.conv_sliding(c, x, w, out) {
+            return Ok(y);
+        }
         let [x, w] = if single { [x, w].map(|a| self.factor(c, a)) } else { [x, w] };
         let window = ws[..n].iter().try_fold(1u64, |p, &k| p.checked_mul(k)).unwrap_or(u64::MAX);
         let fits = Conv::fits_patches(&ws[..=n], window, out);
@@ -187,10 +198,16 @@ impl Builder<'_> {
         if !c.rounds || args.iter().any(|&a| self.node(a).dtype != DType::F32) {
             return args;
         }
-        args.map(|a| {
-            let t = Shape { dims: self.node(a).dims.clone(), dtype: DType::BF16 };
-            self.map(MapOp::Convert, &[a], &t, c.name, c.site.clone())
-        })
+        args.map(|a| self.rounded_one(c, a))
+    }
+
+    /// As [`Self::rounded`], one operand by itself.
+    pub(super) fn rounded_one(&mut self, c: &Conv<'_>, a: NodeId) -> NodeId {
+        if !c.rounds || self.node(a).dtype != DType::F32 {
+            return a;
+        }
+        let t = Shape { dims: self.node(a).dims.clone(), dtype: DType::BF16 };
+        self.map(MapOp::Convert, &[a], &t, c.name, c.site.clone())
     }
 
     /// One product of the slices for all positions, side by side, with the whole kernel.

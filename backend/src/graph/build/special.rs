@@ -187,7 +187,7 @@ impl Chain<'_, '_> {
         self.map(MapOp::Sqrt, &[s])
     }
 
-    fn function(&mut self, op: Opcode, x: NodeId) -> Option<NodeId> {
+    pub(super) fn function(&mut self, op: Opcode, x: NodeId) -> Option<NodeId> {
         Some(match op {
             Opcode::ChloErf => self.erf(x),
             Opcode::ChloErfc => {

@@ -44,7 +44,7 @@ impl Window {
     }
 
     /// Length that all windows together cover.
-    fn span(&self) -> Option<u64> {
+    pub fn span(&self) -> Option<u64> {
         let windows = self.count.checked_sub(1)?.checked_mul(self.stride)?;
         let inside = self.size.checked_sub(1)?.checked_mul(self.dilation)?;
         windows.checked_add(inside)?.checked_add(1).filter(|&n| n <= i32::MAX as u64)

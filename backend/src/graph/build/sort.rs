@@ -1,0 +1,426 @@
+//! Sorts and selections of the largest elements.
+//!
+//! Words are 32 bits: narrow operands are widened, which kernels around the sort do in passing. A comparator that compares the same
+//! function of both elements becomes an integer key, computed once for every element; any other one is evaluated in the network. An
+//! operand that numbers the elements is the network's own index.
+
+use super::super::{NodeId, NodeOp, Special};
+use super::*;
+use crate::hlo::{Attr, Op, Opcode};
+use crate::lower::math::{Direction, MapOp};
+use crate::lower::sort::{Order, SortSpec, Step, StepKind, prefers_columns};
+
+/// Longest comparator, in operations.
+const LONGEST: usize = 200;
+
+/// A comparison of the same function of both elements.
+struct Ordered {
+    /// The step that computes the function of the first element.
+    step: usize,
+    descending: bool,
+}
+
+/// What is sorted.
+struct Input<'a> {
+    operands: &'a [NodeId],
+    dim: usize,
+    keep: u64,
+}
+
+impl Builder<'_> {
+    /// `stablehlo.sort`.
+    pub(super) fn sort(
+        &mut self,
+        f: &Func,
+        op: &Op,
+        args: &[NodeId],
+        env: &Env,
+        site: &(String, String),
+    ) -> Result<Vec<NodeId>, LowerError> {
+        let name = "sort";
+        for &r in &op.results {
+            self.tensor(f, r, op.opcode.name(), op.loc)?;
+        }
+        let rank = args.first().map_or(0, |&a| self.node(a).dims.len()) as i64;
+        let d = op.attrs.int("dimension").unwrap_or(-1);
+        let d = if d < 0 { d + rank } else { d };
+        let (Ok(dim), true) = (usize::try_from(d), d < rank) else {
+            return Err(self.error(op.opcode.name(), op.loc, "needs a dimension of its operands"));
+        };
+        let keep = self.node(args[0]).dims[dim];
+        let steps = self.comparator(f, op, env)?;
+        self.sorted(&Input { operands: args, dim, keep }, steps, name, site)
+    }
+
+    /// The `k` largest of the last dimension and where they are, by the total order of floats; of equal ones the first.
+    pub(super) fn top_k(
+        &mut self,
+        x: NodeId,
+        k: u64,
+        largest: bool,
+        name: &'static str,
+        site: &(String, String),
+    ) -> Result<Vec<NodeId>, LowerError> {
+        let (dims, dtype) = (self.node(x).dims.clone(), self.node(x).dtype);
+        let dim = dims.len().saturating_sub(1);
+        let index = Shape { dims, dtype: DType::I32 };
+        let iota = self.push(NodeOp::Iota(dim), vec![], &index, name, site.clone());
+        let word = |word, second| Step { what: StepKind::Word { word, second }, args: vec![], dtype };
+        let direction = if largest { Direction::Gt } else { Direction::Lt };
+        let compare = StepKind::Map(MapOp::Compare(direction, true), dtype);
+        let last = Step { what: compare, args: vec![0, 1], dtype: DType::I1 };
+        let steps = vec![word(0, false), word(0, true), last];
+        self.sorted(&Input { operands: &[x, iota], dim, keep: k }, steps, name, site)
+    }
+
+    /// `k` and whether the largest are wanted, if `op` selects.
+    pub(super) fn selection(&self, op: &Op) -> Option<(u64, bool)> {
+        let dict = |name: &str, key: &str| match op.attrs.get(name) {
+            Some(Attr::Dict(d)) => d.get(key).cloned(),
+            _ => None,
+        };
+        let attr = match op.opcode {
+            Opcode::ChloTopK => return Some((u64::try_from(op.attrs.int("k")?).ok()?, true)),
+            Opcode::Composite if op.attrs.text("name") == Some("chlo.top_k") => "composite_attributes",
+            Opcode::CustomCall if op.attrs.text("call_target_name") == Some("mhlo.topk") => "mhlo.attributes",
+            _ => return None,
+        };
+        let Some(Attr::Int(k, _)) = dict(attr, "k") else { return None };
+        let largest = !matches!(dict(attr, "largest"), Some(Attr::Bool(false)));
+        Some((u64::try_from(k).ok()?, largest))
+    }
+
+    /// The region as steps. Values from outside are constants.
+    fn comparator(&self, f: &Func, op: &Op, env: &Env) -> Result<Vec<Step>, LowerError> {
+        let name = op.opcode.name();
+        let [region] = &op.regions[..] else { return Err(self.error(name, op.loc, "needs one comparator")) };
+        let block = &region.block;
+        let mut steps: Vec<Step> = Vec::new();
+        let mut known: FxHashMap<ValueId, usize> = FxHashMap::default();
+        for (i, &v) in block.args.iter().enumerate() {
+            let dtype = self.tensor(f, v, name, op.loc)?.dtype;
+            known.insert(v, steps.len());
+            steps.push(Step { what: StepKind::Word { word: i / 2, second: i % 2 == 1 }, args: vec![], dtype });
+        }
+        for o in &block.ops {
+            let fail = |b: &Self, m: &str| {
+                let m =
+                    format!("in a comparator {m}; elementwise operations on its arguments and constants are lowered");
+                Err(b.error(o.opcode.name(), o.loc, m))
+            };
+            if steps.len() > LONGEST {
+                return fail(self, "longer than 200 operations is not lowered");
+            }
+            let mut args = Vec::new();
+            for v in &o.operands {
+                if let Some(&s) = known.get(v) {
+                    args.push(s);
+                    continue;
+                }
+                let outer =
+                    env.get(v).and_then(|n| n.one()).and_then(|n| Some((self.splat_of(n)?, self.node(n).dtype)));
+                let Some((bytes, dtype)) = outer else { return fail(self, "on values from outside is not lowered") };
+                known.insert(*v, steps.len());
+                args.push(steps.len());
+                steps.push(splat_step(&bytes, dtype));
+            }
+            let result = |b: &Self| match o.results[..] {
+                [r] => Ok((r, b.tensor(f, r, o.opcode.name(), o.loc)?.dtype)),
+                _ => Err(b.error(o.opcode.name(), o.loc, "in a comparator needs one result")),
+            };
+            match (o.opcode, self.map_of(o)) {
+                (Opcode::Return, _) => {
+                    let [a] = args[..] else { return fail(self, "with other than one result is not lowered") };
+                    let dtype = steps[a].dtype;
+                    // The last step is the result.
+                    steps.push(Step { what: StepKind::Map(MapOp::Copy, dtype), args: vec![a], dtype });
+                    return Ok(steps);
+                }
+                (Opcode::Constant, _) => match o.attrs.get("value") {
+                    Some(Attr::Dense(l)) if l.is_splat() => {
+                        known.insert(result(self)?.0, steps.len());
+                        steps.push(splat_step(&l.bytes, l.ty.dtype));
+                    }
+                    _ => return fail(self, "without a value is not lowered"),
+                },
+                (_, Some(m)) => {
+                    let (r, dtype) = result(self)?;
+                    let of = usize::from(m == MapOp::Select).min(args.len().saturating_sub(1));
+                    let Some(&first) = args.get(of) else { return fail(self, "without operands is not lowered") };
+                    let operand = steps[first].dtype;
+                    known.insert(r, steps.len());
+                    steps.push(Step { what: StepKind::Map(m, operand), args, dtype });
+                }
+                (Opcode::Clamp, _) => {
+                    let (r, dtype) = result(self)?;
+                    let &[lo, x, hi] = &args[..] else { return fail(self, "needs three operands") };
+                    let at = steps.len();
+                    steps.push(Step { what: StepKind::Map(MapOp::Max, dtype), args: vec![lo, x], dtype });
+                    steps.push(Step { what: StepKind::Map(MapOp::Min, dtype), args: vec![at, hi], dtype });
+                    known.insert(r, at + 1);
+                }
+                _ => return fail(self, "is not lowered"),
+            }
+        }
+        Err(self.error(name, op.loc, "a comparator should return"))
+    }
+
+    fn sorted(
+        &mut self,
+        input: &Input<'_>,
+        steps: Vec<Step>,
+        name: &'static str,
+        site: &(String, String),
+    ) -> Result<Vec<NodeId>, LowerError> {
+        let &Input { operands, dim, keep } = input;
+        let dims = self.node(operands[0]).dims.clone();
+        let (n, mut kept) = (dims[dim], dims.clone());
+        kept[dim] = keep;
+        if n <= 1 || kept.contains(&0) {
+            let none = vec![0; dims.len()];
+            let cut = |b: &mut Self, &x: &NodeId| {
+                let t = Shape { dims: kept.clone(), dtype: b.node(x).dtype };
+                b.slice(x, none.clone(), vec![1; dims.len()], &t, name, site.clone())
+            };
+            return Ok(operands.iter().map(|x| cut(self, x)).collect());
+        }
+        // A constant predicate compares nothing, but any order is as good as another.
+        let ordered = ordered(&steps);
+        let numbers = |b: &Self, x: NodeId| b.node(x).op == NodeOp::Iota(dim) && b.node(x).dtype.is_int();
+        let fits = |t: DType| t.bits() >= 32 || n <= 1 << (t.bits() - 1);
+        let mut words: Vec<NodeId> = Vec::new();
+        let mut of: Vec<Option<usize>> = Vec::new();
+        let mut key_type = None;
+        if let Some(o) = &ordered {
+            words.push(self.key(&steps, o, operands, &dims, name, site));
+            if let StepKind::Word { word, .. } = steps[o.step].what {
+                key_type = Some((word, o.descending));
+            }
+        }
+        for (i, &x) in operands.iter().enumerate() {
+            of.push(match key_type {
+                Some((w, _)) if w == i => Some(0),
+                _ if ordered.is_some() && numbers(self, x) && fits(self.node(x).dtype) => None,
+                _ => {
+                    let t = Shape { dims: dims.clone(), dtype: word_type(self.node(x).dtype) };
+                    words.push(self.map(MapOp::Convert, &[x], &t, name, site.clone()));
+                    Some(words.len() - 1)
+                }
+            });
+        }
+        let order = match ordered {
+            Some(_) => Order::Key,
+            None => Order::By(steps),
+        };
+        // Equal keys are the same bits: without other words nobody can tell them apart.
+        let alone = order == Order::Key && key_type.is_some() && operands.len() == 1;
+        let loads = words.len();
+        let mut results: Vec<usize> = of.iter().map(|o| o.unwrap_or(loads)).collect();
+        let places: Vec<usize> = results.clone();
+        results.sort_unstable();
+        results.dedup();
+        let product = |d: &[u64]| d.iter().product::<u64>();
+        let (outer, inner) = (product(&dims[..dim]), product(&dims[dim + 1..]));
+        let batch = outer * inner;
+        let natural = inner > 1 && (inner >= 64 || outer == 1 && batch >= 32);
+        let columns = natural || prefers_columns(batch, n, keep, loads as u64, results.len() as u64);
+        // Which dimensions come first, and the sizes the kernel sees.
+        let rank = dims.len();
+        let (perm, sizes): (Vec<usize>, [u64; 3]) = if natural {
+            ((0..rank).collect(), [outer, n, inner])
+        } else if columns {
+            (std::iter::once(dim).chain((0..rank).filter(|&d| d != dim)).collect(), [1, n, batch])
+        } else {
+            ((0..rank).filter(|&d| d != dim).chain([dim]).collect(), [batch, n, 1])
+        };
+        let moved: Vec<u64> = perm.iter().map(|&d| dims[d]).collect();
+        for w in &mut words {
+            let t = Shape { dims: moved.clone(), dtype: self.node(*w).dtype };
+            *w = self.transpose(*w, perm.clone(), &t, name, site.clone());
+            *w = self.stored(*w, name, site);
+        }
+        let types: Vec<DType> = words.iter().map(|&w| self.node(w).dtype).chain([DType::I32]).collect();
+        let spec = SortSpec { dims: sizes, keep, loads, order, index: !alone, results: results.clone() };
+        let special = self.special_node(Special::Sort(spec), words, name, site);
+        let mut back = vec![0; rank];
+        perm.iter().enumerate().for_each(|(i, &d)| back[d] = i);
+        let moved: Vec<u64> = perm.iter().map(|&d| kept[d]).collect();
+        let mut out = Vec::new();
+        for (&x, &place) in operands.iter().zip(&places) {
+            let k = results.iter().position(|&r| r == place).unwrap_or(0);
+            let t = Shape { dims: moved.clone(), dtype: types[place] };
+            let r = self.push(NodeOp::Result(k), vec![special], &t, name, site.clone());
+            let t = Shape { dims: kept.clone(), dtype: t.dtype };
+            let mut r = self.transpose(r, back.clone(), &t, name, site.clone());
+            let dtype = self.node(x).dtype;
+            if let (0, Some((_, descending))) = (place, key_type) {
+                r = self.from_key(r, dtype, descending, &kept, name, site);
+            }
+            out.push(self.map(MapOp::Convert, &[r], &Shape { dims: kept.clone(), dtype }, name, site.clone()));
+        }
+        Ok(out)
+    }
+
+    /// A node that is an array of its own: constants are copied.
+    fn stored(&mut self, x: NodeId, name: &'static str, site: &(String, String)) -> NodeId {
+        if self.splat_of(x).is_none() {
+            return x;
+        }
+        let t = Shape { dims: self.node(x).dims.clone(), dtype: self.node(x).dtype };
+        self.map(MapOp::Copy, &[x], &t, name, site.clone())
+    }
+
+    /// The key of every element: an i32 whose order is that of the comparison.
+    fn key(
+        &mut self,
+        steps: &[Step],
+        o: &Ordered,
+        operands: &[NodeId],
+        dims: &[u64],
+        name: &'static str,
+        site: &(String, String),
+    ) -> NodeId {
+        let typed = |dtype| Shape { dims: dims.to_vec(), dtype };
+        let mut values: Vec<NodeId> = Vec::new();
+        for s in &steps[..=o.step] {
+            let args: Vec<NodeId> = s.args.iter().map(|&a| values[a]).collect();
+            values.push(match s.what {
+                StepKind::Word { word, .. } => operands[word],
+                StepKind::Splat(bits) => {
+                    self.constant(contract::bits_to_bytes(bits, s.dtype), &typed(s.dtype), name, site.clone())
+                }
+                StepKind::Map(m, _) => self.map(m, &args, &typed(s.dtype), name, site.clone()),
+            });
+        }
+        let x = values[o.step];
+        let dtype = self.node(x).dtype;
+        let int = typed(DType::I32);
+        let mut key = if dtype.is_float() {
+            let wide = self.map(MapOp::Convert, &[x], &typed(DType::F32), name, site.clone());
+            let bits = self.map(MapOp::Bitcast, &[wide], &int, name, site.clone());
+            self.total(bits, &int, name, site)
+        } else if dtype == DType::U32 {
+            let bits = self.map(MapOp::Bitcast, &[x], &int, name, site.clone());
+            self.flipped(bits, i32::MIN, &int, name, site)
+        } else {
+            self.map(MapOp::Convert, &[x], &int, name, site.clone())
+        };
+        if o.descending {
+            key = self.map(MapOp::Not, &[key], &int, name, site.clone());
+        }
+        key
+    }
+
+    /// The element behind a key, as a word.
+    fn from_key(
+        &mut self,
+        key: NodeId,
+        dtype: DType,
+        descending: bool,
+        dims: &[u64],
+        name: &'static str,
+        site: &(String, String),
+    ) -> NodeId {
+        let typed = |dtype| Shape { dims: dims.to_vec(), dtype };
+        let int = typed(DType::I32);
+        let mut x = key;
+        if descending {
+            x = self.map(MapOp::Not, &[x], &int, name, site.clone());
+        }
+        if dtype.is_float() {
+            let bits = self.total(x, &int, name, site);
+            return self.map(MapOp::Bitcast, &[bits], &typed(DType::F32), name, site.clone());
+        }
+        if dtype == DType::U32 {
+            let bits = self.flipped(x, i32::MIN, &int, name, site);
+            return self.map(MapOp::Bitcast, &[bits], &typed(dtype), name, site.clone());
+        }
+        x
+    }
+
+    /// Bits of an f32 as an integer of the same order, and back.
+    fn total(&mut self, bits: NodeId, t: &Shape, name: &'static str, site: &(String, String)) -> NodeId {
+        let shift = self.constant(contract::bits_to_bytes(31, t.dtype), t, name, site.clone());
+        let sign = self.map(MapOp::ShrArith, &[bits, shift], t, name, site.clone());
+        let rest = self.constant(contract::bits_to_bytes(i32::MAX, t.dtype), t, name, site.clone());
+        let flip = self.map(MapOp::And, &[sign, rest], t, name, site.clone());
+        self.map(MapOp::Xor, &[bits, flip], t, name, site.clone())
+    }
+
+    fn flipped(&mut self, x: NodeId, bits: i32, t: &Shape, name: &'static str, site: &(String, String)) -> NodeId {
+        let m = self.constant(contract::bits_to_bytes(bits, t.dtype), t, name, site.clone());
+        self.map(MapOp::Xor, &[x, m], t, name, site.clone())
+    }
+}
+
+fn splat_step(bytes: &[u8], dtype: DType) -> Step {
+    Step { what: StepKind::Splat(register_bits(bytes, dtype)), args: vec![], dtype }
+}
+
+/// The 32-bit type that holds every value of `t`.
+fn word_type(t: DType) -> DType {
+    match t.kind() {
+        DTypeKind::Float => DType::F32,
+        DTypeKind::Signed => DType::I32,
+        _ => DType::U32,
+    }
+}
+
+/// What a step computes, whichever of the two elements it is applied to.
+#[derive(PartialEq, Eq, Hash)]
+struct Form {
+    what: String,
+    args: Vec<usize>,
+    dtype: DType,
+}
+
+/// For every step a number that equal functions share, and which elements it depends on.
+fn forms(steps: &[Step]) -> Vec<(usize, [bool; 2])> {
+    let mut seen: FxHashMap<Form, usize> = FxHashMap::default();
+    let mut out: Vec<(usize, [bool; 2])> = Vec::new();
+    for s in steps {
+        let mut sides = [false; 2];
+        let what = match s.what {
+            StepKind::Word { word, second } => {
+                sides[usize::from(second)] = true;
+                format!("word {word}")
+            }
+            StepKind::Splat(bits) => format!("splat {bits}"),
+            StepKind::Map(m, t) => format!("{m:?} {t}"),
+        };
+        for &a in &s.args {
+            let of = out[a].1;
+            sides = [sides[0] | of[0], sides[1] | of[1]];
+        }
+        let form = Form { what, args: s.args.iter().map(|&a| out[a].0).collect(), dtype: s.dtype };
+        let next = seen.len();
+        out.push((*seen.entry(form).or_insert(next), sides));
+    }
+    out
+}
+
+/// The comparator as a comparison of one function of both elements, if it is one and the order is total.
+fn ordered(steps: &[Step]) -> Option<Ordered> {
+    let mut root = steps.last()?;
+    while let (StepKind::Map(MapOp::Copy, _), &[a]) = (&root.what, &root.args[..]) {
+        root = &steps[a];
+    }
+    let (StepKind::Map(MapOp::Compare(direction, total), dtype), &[a, b]) = (&root.what, &root.args[..]) else {
+        return None;
+    };
+    let less = match direction {
+        Direction::Lt => true,
+        Direction::Gt => false,
+        _ => return None,
+    };
+    let forms = forms(steps);
+    let (first, second) = (forms[a], forms[b]);
+    if dtype.is_float() && !total || first.0 != second.0 {
+        return None;
+    }
+    match (first.1, second.1) {
+        ([true, false], [false, true]) => Some(Ordered { step: a, descending: !less }),
+        ([false, true], [true, false]) => Some(Ordered { step: b, descending: less }),
+        _ => None,
+    }
+}
