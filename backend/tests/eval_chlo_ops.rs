@@ -26,7 +26,8 @@ fn error(text: &str) -> String {
 
 #[test]
 fn random_bits_are_xlas() {
-    let r = run(r#"func.func @main() -> (tensor<2xui64>, tensor<4xui32>, tensor<2x3xui32>, tensor<3xui8>, tensor<2xui64>,
+    let r = run(
+        r#"func.func @main() -> (tensor<2xui64>, tensor<4xui32>, tensor<2x3xui32>, tensor<3xui8>, tensor<2xui64>,
                                           tensor<3xui64>, tensor<5xui32>, tensor<2xui64>, tensor<2xui64>) {
       %s = stablehlo.constant dense<[7, 40]> : tensor<2xui64>
       %a:2 = stablehlo.rng_bit_generator %s, algorithm = THREE_FRY : (tensor<2xui64>) -> (tensor<2xui64>, tensor<4xui32>)
@@ -37,7 +38,8 @@ fn random_bits_are_xlas() {
       %e:2 = stablehlo.rng_bit_generator %s, algorithm = DEFAULT : (tensor<2xui64>) -> (tensor<2xui64>, tensor<2xui64>)
       return %a#0, %a#1, %b#1, %c#1, %c#0, %d#0, %d#1, %e#0, %e#1 : tensor<2xui64>, tensor<4xui32>, tensor<2x3xui32>,
         tensor<3xui8>, tensor<2xui64>, tensor<3xui64>, tensor<5xui32>, tensor<2xui64>, tensor<2xui64>
-    }"#);
+    }"#,
+    );
     let words = |t: &Tensor| t.to_i64();
     // A vector of four words is two blocks, one behind another.
     assert_eq!(words(&r[0]), [7, 42]);
@@ -97,11 +99,13 @@ fn products_by_letters() {
     assert_eq!(r[1].to_f32(), [1.0, 4.0]);
     assert_eq!(r[2].to_f32(), [10.0]);
     assert_eq!(r[3].to_f32(), [10.0, 20.0, 30.0, 40.0, 100.0, 200.0, 300.0, 400.0]);
-    let bad = error(r#"func.func @main() -> tensor<2xf32> {
+    let bad = error(
+        r#"func.func @main() -> tensor<2xf32> {
       %a = stablehlo.constant dense<1.0> : tensor<2x2xf32>
       %0 = stablehlo.unary_einsum %a, config = "ij->k" : (tensor<2x2xf32>) -> tensor<2xf32>
       return %0 : tensor<2xf32>
-    }"#);
+    }"#,
+    );
     assert!(bad.contains("test.mlir:3: @main: stablehlo.unary_einsum"), "{bad}");
 }
 
@@ -214,25 +218,34 @@ fn custom_calls_that_frameworks_write() {
     // Rows exchanged: [4 6] and [1 2] - 1/4 [4 6].
     assert_eq!(r[5].to_f32(), [4.0, 6.0, 0.25, 0.5]);
     assert_eq!((r[6].to_i64(), r[7].to_i64()), (vec![1, 1], vec![1, 0]));
-    let unknown = error(r#"func.func @main() -> tensor<2xf32> {
+    let unknown = error(
+        r#"func.func @main() -> tensor<2xf32> {
       %0 = stablehlo.custom_call @xla.gpu.magic() : () -> tensor<2xf32>
       return %0 : tensor<2xf32>
-    }"#);
+    }"#,
+    );
     assert!(unknown.starts_with("test.mlir:2:") && unknown.contains("`xla.gpu.magic`"), "{unknown}");
 }
 
 #[test]
 fn what_leaves_the_program_is_refused_at_its_line() {
-    let e = error(r#"func.func @main() -> tensor<2xf32> {
+    let e = error(
+        r#"func.func @main() -> tensor<2xf32> {
       %t = stablehlo.create_token : !stablehlo.token
       %0:2 = "stablehlo.infeed"(%t) {infeed_config = "", layout = []} : (!stablehlo.token) -> (tensor<2xf32>, !stablehlo.token)
       return %0#0 : tensor<2xf32>
-    }"#);
+    }"#,
+    );
     assert!(e.starts_with("test.mlir:3:") && e.contains("pass the data as inputs"), "{e}");
-    let e = error("func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {\n  %0 = stablehlo.abs %x : tensor<?xf32>\n  return %0 : tensor<?xf32>\n}");
+    let e = error(
+        "func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {\n  %0 = stablehlo.abs %x : tensor<?xf32>\n  return %0 : tensor<?xf32>\n}",
+    );
     let lines: Vec<&str> = e.lines().collect();
     assert!(lines[0].starts_with("test.mlir:1: @main: parameter 0 is tensor<?xf32>"), "{e}");
-    assert!(lines[1].starts_with("test.mlir:2: @main: stablehlo.abs: gives tensor<?xf32>") && e.contains("export"), "{e}");
+    assert!(
+        lines[1].starts_with("test.mlir:2: @main: stablehlo.abs: gives tensor<?xf32>") && e.contains("export"),
+        "{e}"
+    );
 }
 
 /// Replicas and partitions at once: two of each. Device `2 r + p`; with a channel, groups of replicas span all partitions.
