@@ -118,6 +118,28 @@ fn products_read_slices_where_they_are() {
     }
 }
 
+// Oracle: the scalar unit computes the index, whatever its type, so that the slice is the only kernel.
+#[test]
+fn indices_need_no_kernel() {
+    for t in ["i8", "ui8", "i16", "i32", "ui32", "i64"] {
+        let text = format!(
+            "module @index {{
+  func.func @main(%x: tensor<100x256xf32>, %i: tensor<{t}>) -> tensor<8x256xf32> {{
+    %zero = stablehlo.constant dense<0> : tensor<{t}>
+    %size = stablehlo.constant dense<100> : tensor<{t}>
+    %0 = stablehlo.compare LT, %i, %zero : (tensor<{t}>, tensor<{t}>) -> tensor<i1>
+    %1 = stablehlo.add %i, %size : tensor<{t}>
+    %2 = stablehlo.select %0, %1, %i : tensor<i1>, tensor<{t}>
+    %3 = stablehlo.dynamic_slice %x, %2, %zero, sizes = [8, 256]
+      : (tensor<100x256xf32>, tensor<{t}>, tensor<{t}>) -> tensor<8x256xf32>
+    return %3 : tensor<8x256xf32>
+  }}
+}}"
+        );
+        assert_eq!(compiled(&text, "v5e").kernels.len(), 1, "{t}");
+    }
+}
+
 // Oracle: sums of whole numbers; the first index is clamped to 0, so that its part counts twice. One kernel has no registers for them all.
 #[test]
 fn many_indices_compile() {

@@ -10,7 +10,7 @@ use tpusim_isa::chip::ChipSpec;
 use tpusim_traces::npy;
 
 /// Fixtures that compile to generated code.
-const RUN: [&str; 19] = [
+const RUN: [&str; 22] = [
     "matmul_bf16",
     "matmul_f32_ragged",
     "matmul_int8",
@@ -30,6 +30,9 @@ const RUN: [&str; 19] = [
     "while_loop",
     "cond_switch",
     "scan",
+    "gather_scatter",
+    "maxpool_grad",
+    "moe_dense_dispatch",
 ];
 
 fn fixtures() -> Option<PathBuf> {

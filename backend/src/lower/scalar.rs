@@ -47,15 +47,16 @@ pub struct Scalar {
 pub fn computes(op: MapOp, operand: DType, result: DType) -> bool {
     let int = |t: DType| matches!(t.kind(), DTypeKind::Signed | DTypeKind::Unsigned) && t.bits() <= 32;
     let holds = |t: DType| int(t) || t == DType::I1;
-    // Comparisons and extremes are signed; narrow unsigned values are never negative.
-    let ordered = int(operand) && operand != DType::U32;
+    let word = |t: DType| int(t) && t.bits() == 32;
     holds(operand)
         && holds(result)
         && match op {
-            MapOp::Add | MapOp::Sub | MapOp::Mul | MapOp::Neg => int(operand),
-            MapOp::Max | MapOp::Min => ordered,
+            MapOp::Add | MapOp::Sub | MapOp::Mul | MapOp::Neg | MapOp::Max | MapOp::Min | MapOp::Shl => int(operand),
+            MapOp::ShrLogical => word(operand) || operand.kind() == DTypeKind::Unsigned,
+            MapOp::ShrArith => operand.is_signed(),
+            MapOp::Bitcast => word(operand) && word(result),
             MapOp::Compare(Direction::Eq | Direction::Ne, _) => true,
-            MapOp::Compare(..) => ordered,
+            MapOp::Compare(..) => int(operand),
             MapOp::And | MapOp::Or | MapOp::Xor | MapOp::Not | MapOp::Select | MapOp::Convert | MapOp::Copy => true,
             _ => false,
         }
@@ -85,7 +86,15 @@ pub fn fold(op: MapOp, result: DType, args: &[i64]) -> Option<i64> {
         MapOp::Xor => x ^ y,
         MapOp::Not => !x,
         MapOp::Select => *if x != 0 { args.get(1)? } else { args.get(2)? },
-        MapOp::Convert | MapOp::Copy => x,
+        MapOp::Shl if (0..64).contains(&y) => x << y,
+        MapOp::ShrArith if (0..64).contains(&y) => x >> y,
+        MapOp::ShrLogical if (0..64).contains(&y) => {
+            let free = 64 - result.bits().min(64);
+            (((x << free) as u64 >> free) >> y) as i64
+        }
+        MapOp::Shl | MapOp::ShrLogical => 0,
+        MapOp::ShrArith => x >> 63,
+        MapOp::Convert | MapOp::Copy | MapOp::Bitcast => x,
         _ => return None,
     };
     Some(if result == DType::I1 {
@@ -264,8 +273,18 @@ impl<'s> Prologue<'s> {
         for (r, &a) in args.iter_mut().zip(&s.args) {
             *r = self.value(e, a)?;
         }
-        let [x, y, z] = args;
+        let [mut x, mut y, z] = args;
         let r = e.sreg()?;
+        let ordered = matches!(op, MapOp::Compare(d, _) if !matches!(d, Direction::Eq | Direction::Ne));
+        // Comparisons and extremes are signed; unsigned words are in order with their first bit flipped.
+        let flipped = operand == DType::U32 && (ordered || matches!(op, MapOp::Max | MapOp::Min));
+        if flipped {
+            for v in [&mut x, &mut y] {
+                let f = e.sreg()?;
+                e.si(Op::SXori, f, *v, i32::MIN);
+                *v = f;
+            }
+        }
         let mut compare = |op: Op, x: SReg, y: SReg, not: bool| {
             e.ss(op, r, x, y);
             if not {
@@ -283,6 +302,18 @@ impl<'s> Prologue<'s> {
             MapOp::Or => e.ss(Op::SOr, r, x, y),
             MapOp::Xor => e.ss(Op::SXor, r, x, y),
             MapOp::Not => e.si(Op::SXori, r, x, if operand == DType::I1 { 1 } else { -1 }),
+            MapOp::Shl => e.ss(Op::SShl, r, x, y),
+            MapOp::ShrLogical => e.ss(Op::SShr, r, x, y),
+            MapOp::ShrArith => {
+                // All bits flip before and after if the sign is set, so that zeros come in as ones.
+                let sign = e.sreg()?;
+                e.si(Op::SLti, sign, x, 0);
+                e.si(Op::SMuli, sign, sign, -1);
+                e.ss(Op::SXor, r, x, sign);
+                e.ss(Op::SShr, r, r, y);
+                e.ss(Op::SXor, r, r, sign);
+                e.free(sign);
+            }
             MapOp::Select => e.ss4(Op::SSel, r, x, y, z),
             MapOp::Compare(Direction::Eq, _) => compare(Op::SEq, x, y, false),
             MapOp::Compare(Direction::Ne, _) => compare(Op::SEq, x, y, true),
@@ -292,6 +323,13 @@ impl<'s> Prologue<'s> {
             MapOp::Compare(Direction::Le, _) => compare(Op::SLt, y, x, true),
             MapOp::Convert if s.dtype == DType::I1 => compare(Op::SEq, x, ZERO, true),
             _ => e.si(Op::SAddi, r, x, 0),
+        }
+        if flipped {
+            if !ordered {
+                e.si(Op::SXori, r, r, i32::MIN);
+            }
+            e.free(x);
+            e.free(y);
         }
         if s.dtype != DType::I1 {
             wrap(e, r, s.dtype)?;

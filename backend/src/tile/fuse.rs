@@ -424,6 +424,8 @@ impl<'b, 'g> Build<'b, 'g> {
         let mut product = None;
         let mut reduces = false;
         let columns = matches!(&g.node(self.value).op, NodeOp::Reduce(_, d) if d[..] != [g.node(g.node(self.value).args[0]).dims.len() - 1]);
+        // Products that this kernel cannot take in.
+        let mut others = Vec::new();
         while let Some(n) = todo.pop_last() {
             let is_root = n == self.value && (n == self.root || !self.p.stored.contains(&n));
             let node = g.node(n);
@@ -446,6 +448,8 @@ impl<'b, 'g> Build<'b, 'g> {
                     let ok = product.is_none() && !reduces;
                     if ok {
                         product = Some(n);
+                    } else {
+                        others.push(n);
                     }
                     ok
                 }
@@ -470,6 +474,15 @@ impl<'b, 'g> Build<'b, 'g> {
                 if !matches!(node.op, NodeOp::Dot(_) | NodeOp::Conv(_)) {
                     todo.extend(node.args.iter().filter(|&&a| !dear(a)));
                 }
+            }
+        }
+        for n in others {
+            // It is stored anyway: better as the narrower type that it becomes.
+            let [user] = self.p.users[n.ix()][..] else { continue };
+            let narrows = matches!(g.node(user).op, NodeOp::Map(MapOp::Convert))
+                && g.node(user).dtype.bits() < g.node(n).dtype.bits();
+            if narrows && user != self.value {
+                self.inside.remove(&user);
             }
         }
     }

@@ -23,7 +23,7 @@ impl Builder<'_> {
         let (name, site, n) = (c.name, c.site, c.windows.len());
         let ws = self.node(w).dims.clone();
         let positions = ws[..n].iter().try_fold(1u64, |p, &k| p.checked_mul(k))?;
-        if n == 0 || n > MAX_SPATIAL || positions > MAX_POSITIONS || self.pad_contraction {
+        if n == 0 || n > MAX_SPATIAL || positions > MAX_POSITIONS {
             return None;
         }
         let (mut x, mut windows) = (x, Vec::new());
@@ -39,7 +39,8 @@ impl Builder<'_> {
         }
         let folded = self.folds(c, &windows, ws[n], out);
         let mut x = x;
-        if folded {
+        // Where blocks do not fit, what they need of padding and dilation is put into memory: then they can be any part of it.
+        if folded || self.pad_contraction {
             x = self.with_zeros(c, x, &mut windows, out)?;
         }
         let w = self.forwards(c, w);

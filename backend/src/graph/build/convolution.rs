@@ -1,10 +1,10 @@
 //! Convolutions as matrix products.
 //!
 //! Most are one product through which windows slide ([`super::conv_window`]). What that does not take, many spatial dimensions and
-//! windows of many positions, goes through slices: the input, padded and dilated, is sliced with the strides of the window at each of its positions. Where memory allows, the slices
-//! are put side by side and one product contracts positions and features together. Otherwise, and with groups, which are batch
-//! dimensions, each slice is contracted with the kernel's slice, and the products are summed in f32. With one input feature per group
-//! there is nothing to contract: the vector unit multiplies and adds.
+//! windows of many positions, goes through slices: the input, padded and dilated, is sliced with the strides of the window at each of
+//! its positions. Where memory allows, the slices are put side by side and one product contracts positions and features together.
+//! Otherwise, and with groups, which are batch dimensions, each slice is contracted with the kernel's slice, and the products are summed
+//! in f32. With one input feature per group there is nothing to contract: the vector unit multiplies and adds.
 
 use super::super::{DotSpec, NodeId, NodeOp};
 use super::contract::precision_parts;
@@ -25,6 +25,7 @@ const MAX_DIRECT: u64 = 16;
 const MAX_PATCHES: u64 = 1 << 29;
 
 /// A convolution in standard order: input (batch, spatial, feature), kernel (spatial, input feature, output feature).
+#[derive(Clone)]
 pub(super) struct Conv<'a> {
     pub op: &'a Op,
     pub name: &'static str,
@@ -145,6 +146,9 @@ impl Builder<'_> {
         if !single && let Some(y) = self.conv_sliding(c, x, w, out) {
             return Ok(y);
         }
+        if !single && c.parts > 1 {
+            return self.conv_passes(c, x, w, out);
+        }
         let [x, w] = if single { [x, w].map(|a| self.factor(c, a)) } else { [x, w] };
         let window = ws[..n].iter().try_fold(1u64, |p, &k| p.checked_mul(k)).unwrap_or(u64::MAX);
         let fits = Conv::fits_patches(&ws[..=n], window, out);
@@ -191,6 +195,25 @@ impl Builder<'_> {
             y = self.ordered(y, &perm, name, site);
         }
         Ok(self.reshaped(y, out.to_vec(), name, site))
+    }
+
+    /// As [`Self::conv_sum`], in several passes of operands that the matrix unit multiplies exactly.
+    fn conv_passes(&mut self, c: &Conv<'_>, x: NodeId, w: NodeId, out: &[u64]) -> Result<NodeId, LowerError> {
+        let [xs, ws] = [x, w].map(|a| self.bf16_parts(a, c.parts, c.name, c.site));
+        let pass = Conv { parts: 1, ..c.clone() };
+        let t = Shape { dims: out.to_vec(), dtype: c.wide };
+        let mut sum: Option<NodeId> = None;
+        for order in (0..xs.len().max(ws.len())).rev() {
+            for i in 0..=order {
+                let (Some(&a), Some(&b)) = (xs.get(i), ws.get(order - i)) else { continue };
+                let y = self.conv_sum(&pass, a, b, out)?;
+                sum = Some(match sum {
+                    None => y,
+                    Some(s) => self.map(MapOp::Add, &[s, y], &t, c.name, c.site.clone()),
+                });
+            }
+        }
+        Ok(sum.unwrap_or(x))
     }
 
     /// Operands as the matrix unit would round them: what is smaller moves faster.

@@ -243,6 +243,9 @@ impl Builder<'_> {
         let vector_dim = d.index_vector_dim as usize;
         let is_offset = |k: usize| d.offset_dims.contains(&(k as i64));
         let batch: Vec<u64> = (0..t.dims.len()).filter(|&k| !is_offset(k)).map(|k| t.dims[k]).collect();
+        if let Some(y) = self.lookup(d, slice, x, indices, &batch, t, site) {
+            return Some(y);
+        }
         let kept: Vec<usize> = (0..dims.len()).filter(|&k| !dropped(d, k)).collect();
         let window: Vec<(u64, u64)> = kept.iter().map(|&k| (slice[k], strides[k])).collect();
         let (outside, inside) = cut(&window, t.dtype.bytes() as u64, true, LARGEST_WINDOW);

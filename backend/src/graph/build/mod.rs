@@ -6,6 +6,7 @@ mod conv_window;
 mod convolution;
 mod dynamic;
 mod gather;
+mod lookup;
 mod make;
 mod ops;
 mod region;

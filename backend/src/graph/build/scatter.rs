@@ -6,6 +6,7 @@
 use tpusim_isa::num::DType;
 
 use super::super::{Function, NodeId, NodeOp, Scatter, Special, Term, What, Windows};
+use super::contract::combination;
 use super::gather::{Axis, Ints, cut, row_major};
 use super::*;
 use crate::hlo::{Attr, Op, ScatterDims};
@@ -67,6 +68,14 @@ impl Builder<'_> {
             arrays.iter().map(|&a| Shape { dims: self.node(a).dims.clone(), dtype: self.node(a).dtype }).collect();
         let n = arrays.len();
         let u = self.updates(op, d, &arrays, *indices, &updates, site)?;
+        let rows = Windows::new(1, u.window.iter().copied(), u.unit);
+        let dense = rows.elements() == u.unit && (rows.dims.is_empty() || rows.dims == [(u.unit, 1)]);
+        if let (true, &[Value::One(array)], &[values]) = (dense, &results[..], &u.values[..])
+            && let Some(how) = combination(&op.regions[0].block, shapes[0].dtype)
+            && let Some(y) = self.tally(how, array, u.places, u.inside, values, u.unit, site)
+        {
+            return Ok(vec![Value::One(y)]);
+        }
         let count = self.node(u.places).elements();
         let most = (BATCH_BYTES / u.bytes).clamp(1, LARGEST_BATCH);
         let whole = (most / 4..=most.min(count)).rev().find(|k| *k > 0 && count.is_multiple_of(*k));
@@ -217,7 +226,7 @@ impl Builder<'_> {
         let results = self.block(f, block, &mut env, 0, Some(site));
         let inner = std::mem::replace(&mut self.graph, saved.0);
         self.seen = saved.1;
-        let results = results?;
+        let results = nodes(&results?);
         if !typed {
             return Err(fail(self, "other types than those of the arrays are not lowered yet"));
         }
@@ -238,7 +247,7 @@ impl Builder<'_> {
             };
             out.values.push(Term { what, args: n.args.iter().map(|a| a.ix()).collect(), dtype: n.dtype });
         }
-        out.results = nodes(&results).iter().map(|r| r.ix()).collect();
+        out.results = results.iter().map(|r| r.ix()).collect();
         let types = nodes(arrays).into_iter().map(|a| self.node(a).dtype);
         let same = out.results.iter().map(|&r| out.values[r].dtype).eq(types);
         if !same {
@@ -250,7 +259,7 @@ impl Builder<'_> {
 
 impl Ints<'_, '_> {
     /// Elements of `x` from `start`, as many as the shape has, in one dimension.
-    fn part(&mut self, x: NodeId, start: u64) -> NodeId {
+    pub fn part(&mut self, x: NodeId, start: u64) -> NodeId {
         let (all, dtype) = (self.b.node(x).elements(), self.b.node(x).dtype);
         let flat = self.b.reshape(x, &Shape { dims: vec![all], dtype }, self.name, self.site.clone());
         let t = self.shape(dtype);

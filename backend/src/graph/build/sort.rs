@@ -52,6 +52,18 @@ impl Builder<'_> {
         self.sorted(&Input { operands: args, dim, keep }, steps, name, site)
     }
 
+    /// A sort by `steps`, which name the operands that they read.
+    pub(super) fn sorted_by(
+        &mut self,
+        operands: &[NodeId],
+        dim: usize,
+        steps: Vec<Step>,
+        site: &(String, String),
+    ) -> Result<Vec<NodeId>, LowerError> {
+        let keep = self.node(operands[0]).dims[dim];
+        self.sorted(&Input { operands, dim, keep }, steps, "sort", site)
+    }
+
     /// The `k` largest of the last dimension and where they are, by the total order of floats; of equal ones the first.
     pub(super) fn top_k(
         &mut self,

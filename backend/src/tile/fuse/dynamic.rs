@@ -5,7 +5,7 @@ use crate::lower::scalar::{ScalarKind, computes};
 use crate::tile::view::Shift as ViewShift;
 
 /// Operations an index may take on the scalar unit; longer computations are stored by a vector kernel and loaded.
-const MAX_OPERATIONS: u32 = 16;
+const MAX_OPERATIONS: u32 = 64;
 
 /// Ways in which the loads of one kernel are moved, each of which takes a scalar register.
 const MAX_MOVED: usize = 10;
