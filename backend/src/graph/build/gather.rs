@@ -15,7 +15,7 @@ use crate::lower::math::{Direction, MapOp};
 const MOST_PIECES: u64 = 1 << 20;
 
 /// On-chip bytes that one window may take.
-const LARGEST_WINDOW: u64 = 1 << 20;
+const LARGEST_WINDOW: u64 = 4 << 20;
 
 /// One dimension of an array that windows start at some index of.
 pub(super) struct Axis {

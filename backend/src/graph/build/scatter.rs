@@ -140,7 +140,7 @@ impl Builder<'_> {
         let one = Scatter { windows: Windows::new(1, [], 1), batch: 1, region: Function::default() };
         let words = one.words(types.iter().copied());
         let largest = types.iter().map(|t| t.bytes() as u64).max().unwrap_or(4);
-        let (outside, inner) = cut(&window, largest, words, BATCH_BYTES / 8);
+        let (outside, inner) = cut(&window, largest, words, BATCH_BYTES / arrays.len() as u64);
 
         let outer: Vec<usize> = (0..shape.len()).filter(|&u| !in_window(u)).collect();
         let mut all: Vec<u64> = outer.iter().map(|&u| shape[u]).collect();

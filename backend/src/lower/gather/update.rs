@@ -18,6 +18,9 @@ use super::Layout;
 use super::places::{Feed, Load, each, unroll};
 use crate::graph::{Function, Scatter, What};
 
+/// Parts of a batch that are waited for one after the other.
+const PARTS: u32 = 4;
+
 /// Registers of a window that are computed together.
 const REGISTERS: u32 = 8;
 
@@ -103,7 +106,7 @@ impl ScatterKernel {
             let slots = e.affine(feed.parity, k as i32, slots as i32)?;
             e.flush()?;
             self.load(e, places, &rooms, flag)?;
-            self.combine(e, slots, feed.parity, &rooms)?;
+            self.combine(e, slots, feed.parity, &rooms, flag)?;
             self.store(e, [places, slots], &rooms, flag)?;
             feed.turn(e);
             e.free(places);
@@ -141,24 +144,56 @@ impl ScatterKernel {
                 }
             }
             Ok(())
-        })?;
-        e.wait(flag, (self.batch as usize * self.arrays.len()) as i32);
-        e.flush()
+        })
     }
 
-    /// Every update, in order, into the slot of its home.
-    fn combine(&self, e: &mut Emitter<'_>, slots: SReg, half: SReg, rooms: &[Room]) -> Result<(), EmitError> {
+    /// Every update, in order, into the slot of its home. Windows arrive in order, and a home is never behind, so that the first
+    /// updates are applied while the last windows are on their way.
+    fn combine(
+        &self,
+        e: &mut Emitter<'_>,
+        slots: SReg,
+        half: SReg,
+        rooms: &[Room],
+        flag: i32,
+    ) -> Result<(), EmitError> {
+        let parts = if self.batch.is_multiple_of(PARTS) { PARTS } else { 1 };
+        let part = self.batch / parts;
+        e.repeat(parts, |e, counter| {
+            e.wait(flag, (part as usize * self.arrays.len()) as i32);
+            let from = e.affine(counter, part as i32, 0)?;
+            let slots_here = e.sreg()?;
+            e.ss(Op::SAdd, slots_here, slots, from);
+            // Position of the first update among those of both halves.
+            let updates = e.affine(half, self.batch as i32, 0)?;
+            e.ss(Op::SAdd, updates, updates, from);
+            e.flush()?;
+            self.combine_part(e, part, slots_here, updates, rooms)?;
+            [from, slots_here, updates].into_iter().for_each(|r| e.free(r));
+            Ok(())
+        })
+    }
+
+    /// `count` updates, whose slots start at word `slots`, from update `from` of both halves.
+    fn combine_part(
+        &self,
+        e: &mut Emitter<'_>,
+        count: u32,
+        slots: SReg,
+        from: SReg,
+        rooms: &[Room],
+    ) -> Result<(), EmitError> {
         // All arrays have windows of as many rows.
         let registers = self.arrays.iter().map(|a| (a.rows() / 8) as u32).max().unwrap_or(0);
         let group = (1..=REGISTERS.min(registers)).rev().find(|g| registers.is_multiple_of(*g)).unwrap_or(1);
         let groups = registers / group;
         let together = if groups > 1 { 1 } else { 4 / self.arrays.len().max(1) as u32 };
-        let together = (1..=together).rev().find(|u| self.batch.is_multiple_of(*u)).unwrap_or(1);
-        each(e, self.batch, together, [slots], |e, first, loaded| {
+        let together = (1..=together).rev().find(|u| count.is_multiple_of(*u)).unwrap_or(1);
+        each(e, count, together, [slots], |e, first, loaded| {
             let mut updates = Vec::new();
             for (a, room) in self.arrays.iter().zip(rooms) {
-                let r = e.affine(half, self.batch as i32, 0)?;
-                e.ss(Op::SAdd, r, r, first);
+                let r = e.sreg()?;
+                e.ss(Op::SAdd, r, from, first);
                 e.si(Op::SMuli, r, r, a.rows() as i32);
                 e.si(Op::SAddi, r, r, room.updates);
                 updates.push(r);
