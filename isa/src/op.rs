@@ -38,6 +38,8 @@
 //!
 //! **DMA.** `dma` starts descriptor `desc` of the program's table, which moves a block between HBM and VMEM or SMEM, to and from
 //! addresses made of what scalar registers hold, read as signed; when its data has landed it adds 1 to the sync flag.
+//! `dma.send` starts a message to another device (see [`pod`](crate::pod)), `s.dev` reads this device's entry of a table; both only stand
+//! between operations.
 //! `dma.wait flag, n` stalls until the flag is at least `n`, then subtracts `n`. `flag.add` adds to a flag.
 
 use crate::num::Format;
@@ -114,6 +116,8 @@ pub enum Timing {
     DmaWait,
     /// Update of a sync flag.
     Flag,
+    /// Start of a message to another device.
+    DmaSend,
 }
 
 /// One operand of an instruction.
@@ -143,6 +147,10 @@ pub enum Field {
     Flag,
     /// DMA descriptor.
     Desc,
+    /// Send descriptor.
+    Send,
+    /// Table of device scalars.
+    Table,
 }
 
 macro_rules! instructions {
@@ -229,6 +237,8 @@ instructions! {
     SLd, "s.ld", Scalar, ScalarLoad, [Sd, Ss, Imm];
     /// `SMEM[b + imm] = a`.
     SSt, "s.st", Scalar, ScalarStore, [Ss, Ss, Imm];
+    /// `sd` = this device's entry of a table.
+    SDev, "s.dev", Scalar, Scalar, [Sd, Table];
 
     /// Every element becomes the immediate's 32 bits.
     VImm, "vimm", Valu, ValuInt, [Vd, Imm];
@@ -402,6 +412,8 @@ instructions! {
 
     /// Start a DMA; signal the flag when done.
     Dma, "dma", Dma, DmaStart, [Desc, Flag];
+    /// Start a message to another device.
+    DmaSend, "dma.send", Dma, DmaSend, [Send];
     /// Wait until the flag is at least `imm`, then subtract `imm`.
     DmaWait, "dma.wait", Dma, DmaWait, [Flag, Imm];
     /// Add `imm` to the flag.

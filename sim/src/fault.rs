@@ -181,6 +181,9 @@ pub enum FaultKind {
         /// What it is called in options.
         key: String,
     },
+    /// A program for several devices on one.
+    #[error("the program talks to other devices; run it on a pod")]
+    Alone,
     /// A loop goes on and on.
     #[error("{flow} has run {limit} times and does not end; if it should run on, raise --max-iterations")]
     Endless {

@@ -89,7 +89,7 @@ fn runs_of(nodes: &[Node], runs: &[u32]) -> Option<u32> {
 
 fn tell(nodes: &[Node], times: u32, runs: &[u32], options: &mut RunOptions) -> bool {
     nodes.iter().all(|n| match n {
-        Node::Bundle(_) | Node::Op { .. } => true,
+        Node::Bundle(_) | Node::Op { .. } | Node::Start { .. } | Node::Done { .. } => true,
         Node::Loop { trip, body, .. } => tell(body, times * trip, runs, options),
         Node::While { info, cond, body, .. } => {
             let Some(tests) = runs_of(cond, runs) else { return false };

@@ -89,6 +89,13 @@ impl Walk<'_, '_, '_> {
                     forget(self);
                 }
                 Node::Case { branches, .. } => self.branches(branches),
+                Node::Start { body, .. } => {
+                    let outside = self.regs.clone();
+                    self.regs.iter_mut().skip(2).for_each(|r| *r = Some(Sum::constant(0)));
+                    self.nodes(body);
+                    self.regs = outside;
+                }
+                Node::Done { .. } => {}
                 Node::Op { op, body } => {
                     let device = *self.chip.tensorcores_per_device;
                     let info = self.program.ops.get(*op as usize);

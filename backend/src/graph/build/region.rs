@@ -416,7 +416,7 @@ impl Builder<'_> {
         operands.extend(captures);
         let name = if op.opcode == Opcode::If { "if" } else { "case" };
         let what = Special::Case(Box::new(Case { branches }));
-        let node = self.special_node(what, operands, name, &site);
+        let node = self.special_node(what, operands, name, site);
         let result = |(k, t): (usize, &Shape)| self.push(NodeOp::Result(k), vec![node], t, name, site.clone());
         let mut nodes = results.iter().enumerate().map(result).collect::<Vec<_>>().into_iter();
         let mut next = || nodes.next().unwrap_or(node);

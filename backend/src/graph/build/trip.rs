@@ -9,7 +9,7 @@ use crate::lower::math::{Direction, MapOp};
 const MAX_NODES: u32 = 64;
 
 fn range(dtype: DType) -> Option<(i128, i128)> {
-    let bits = dtype.bits() as u32;
+    let bits = dtype.bits();
     match (dtype.is_int() || dtype == DType::I1, dtype.is_signed() && dtype != DType::I1) {
         (false, _) => None,
         (true, true) => Some((-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1)),

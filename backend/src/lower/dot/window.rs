@@ -13,7 +13,6 @@
 
 use std::collections::BTreeMap;
 
-use tpusim_isa::num::Format;
 use tpusim_isa::op::Op;
 
 use super::super::cells::packing;
@@ -277,12 +276,23 @@ impl Planes {
     }
 
     /// Digits of a step over the window's positions, innermost first.
-    pub fn positions(&self) -> Vec<Digit> {
+    pub fn positions(&self, pair: Option<usize>) -> Vec<Digit> {
         let mut weights = self.weights_plane;
         let mut out = Vec::new();
-        for (s, pitch) in self.slides.iter().zip(&self.pitch).rev() {
+        for (i, (s, pitch)) in self.slides.iter().zip(&self.pitch).enumerate().rev() {
             let stream = s.dilation as u32 * pitch;
-            out.push(Digit { count: s.size as u32, stream, weights, out: 0, features: 0 });
+            let digit = Digit { count: s.size as u32, stream, weights, out: 0, features: 0 };
+            out.push(match pair == Some(i) {
+                // Each position counts as the features of half an array.
+                true => Digit {
+                    count: digit.count.div_ceil(2),
+                    stream: 2 * stream,
+                    weights: 2 * weights,
+                    features: 256,
+                    ..digit
+                },
+                false => digit,
+            });
             weights *= s.size as u32;
         }
         out
@@ -397,7 +407,13 @@ impl Lowering<'_> {
 
     /// Whether the last features leave lanes empty, which hold whatever was there.
     pub(super) fn ragged(&self) -> bool {
-        !self.planes.is_empty() && !(self.t.k as u32).is_multiple_of(self.dim * self.t.k_split)
+        !self.planes.is_empty() && !self.features().is_multiple_of(self.dim * self.t.k_split)
+    }
+
+    /// Contracted features that steps count down: those of a block, or of all positions that go in pairs.
+    pub(super) fn features(&self) -> u32 {
+        let pair = self.k.paired(u64::from(self.dim)).and_then(|i| self.planes.slides.get(i));
+        self.t.k as u32 * pair.map_or(1, |s| s.size as u32)
     }
 
     /// The registers of lane tile `tile` that push `row` of a chunk streams.
@@ -414,10 +430,14 @@ impl Lowering<'_> {
         let last = p.chunk_planes() * p.groups - 1;
         let groups: Vec<(Vec<u32>, u32)> = (0..q).filter_map(|g| p.group((row * q + g).min(last))).collect();
         let lanes = self.stream.lane_tiles;
+        // The second half of an array takes the next position.
+        let pair = self.k.paired(u64::from(self.dim)).filter(|_| tile > 0);
+        let next = pair.map_or(0, |i| p.slides[i].dilation as u32 * p.pitch[i]);
+        let tile = if pair.is_some() { 0 } else { tile };
         let place = |(at, g): &(Vec<u32>, u32)| Place {
             object,
             base,
-            offset: (p.input(at) + (g / src_q * lanes + tile) * 8) as i32,
+            offset: (next + p.input(at) + (g / src_q * lanes + tile) * 8) as i32,
         };
         let same = groups.iter().zip(0..).all(|((at, g), i)| *at == groups[0].0 && *g == groups[0].1 + i);
         let v = if same && src_q == q && !self.stream.route.convert && groups[0].1.is_multiple_of(q) {
@@ -432,13 +452,7 @@ impl Lowering<'_> {
                     _ => e.code.load(from),
                 };
                 loaded = Some((from.offset, v));
-                let mut v = match Format::of(self.stream.dtype) {
-                    Some(f) => e.code.unpack(v, f, (group.1 % src_q) as usize),
-                    None => v,
-                };
-                if self.k.format.dtype().is_float() && self.stream.dtype.is_int() {
-                    v = e.code.v(Op::VI2F, &[v]);
-                }
+                let v = self.part(e, v, self.stream.dtype, group.1 % src_q);
                 parts.push(v);
             }
             e.code.pack(&parts, self.k.format)

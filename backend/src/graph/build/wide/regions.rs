@@ -77,7 +77,7 @@ impl Builder<'_> {
                     *word = if moves[*word] { place(*word) } else { 0 };
                 }
             }
-            moved = self.sorted_by(&moved, dim, steps, site)?;
+            moved = self.sorted_in_turn(&moved, dim, &steps, site)?;
         }
         let mut out = operands;
         for i in (0..read.len()).filter(|&i| moves[i]) {
@@ -87,6 +87,41 @@ impl Builder<'_> {
             out[low + 1] = self.reinterpreted(out[low + 1], DType::U32, site);
         }
         Ok(gathered(types, out))
+    }
+
+    /// A sort with its operands that are only carried along taken one at a time: a network holds few words of an element in registers.
+    /// Every sort gives the same order.
+    fn sorted_in_turn(
+        &mut self,
+        operands: &[NodeId],
+        dim: usize,
+        steps: &[Step],
+        site: &(String, String),
+    ) -> Result<Vec<NodeId>, LowerError> {
+        let mut read = vec![false; operands.len()];
+        for a in steps.iter().flat_map(|s| &s.args) {
+            if let StepKind::Word { word, .. } = steps[*a].what {
+                read[word] = true;
+            }
+        }
+        let carried: Vec<usize> = (0..read.len()).filter(|&i| !read[i]).collect();
+        if operands.len() <= 2 || carried.len() <= 1 {
+            return self.sorted_by(operands, dim, steps.to_vec(), site);
+        }
+        let mut out = operands.to_vec();
+        for &c in &carried {
+            let some: Vec<usize> = (0..read.len()).filter(|&i| read[i] || i == c).collect();
+            let own: Vec<NodeId> = some.iter().map(|&i| operands[i]).collect();
+            let mut steps = steps.to_vec();
+            for s in &mut steps {
+                if let StepKind::Word { word, .. } = &mut s.what {
+                    *word = some.iter().position(|i| i == word).unwrap_or(0);
+                }
+            }
+            let sorted = self.sorted_by(&own, dim, steps, site)?;
+            some.iter().zip(sorted).for_each(|(&i, n)| out[i] = n);
+        }
+        Ok(out)
     }
 
     /// The bits of words as another type of words.
