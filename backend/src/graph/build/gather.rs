@@ -119,8 +119,13 @@ impl Ints<'_, '_> {
         let mut sum = None;
         for a in used() {
             let index = self.clamp(a.index, 0, a.limit as i64);
-            let step = self.value((a.stride / unit) as i64, DType::I32);
-            let term = self.map(MapOp::Mul, &[index, step], DType::I32);
+            let step = (a.stride / unit) as i64;
+            let term = if step == 1 {
+                index
+            } else {
+                let step = self.value(step, DType::I32);
+                self.map(MapOp::Mul, &[index, step], DType::I32)
+            };
             sum = Some(match sum {
                 None => term,
                 Some(s) => self.map(MapOp::Add, &[s, term], DType::I32),
