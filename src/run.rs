@@ -103,6 +103,7 @@ impl EngineArgs {
             dma_late: self.dma == DmaArg::Late,
             trace_spans: if report.trace.is_some() { TRACE_SPANS } else { 0 },
             threads: self.threads.map_or(all, usize::from),
+            ..RunOptions::default()
         }
     }
 }

@@ -3,11 +3,11 @@
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::program::Program;
 
-use crate::generate::Generator;
+use crate::generate::{Generator, Scope};
 use crate::graph::{Graph, LowerError, from_module_with};
 use crate::hlo::{Module, Verified};
 use crate::lower::emit::EmitError;
-use crate::tile::fuse::{MAX_NODES, Plan, plan, plan_with};
+use crate::tile::fuse::{MAX_NODES, Options, Plan, plan, plan_with};
 use crate::tile::kernel::Kernel;
 use crate::tile::memory;
 
@@ -64,23 +64,25 @@ pub fn compile(module: &Verified<Module>, chip: &ChipSpec) -> Result<Program, Co
     compile_parts(module, chip).map(|c| c.program)
 }
 
-/// As [`compile`], with the graph and the plan. Where a kernel fits no tiling, long contractions are padded to what blocks divide, then
-/// kernels are made smaller.
+/// As [`compile`], with the graph and the plan. Where a kernel fits no tiling, kernels write over nothing they read, then long
+/// contractions are padded to what blocks divide, then kernels are made smaller.
 ///
 /// # Errors
 /// [`CompileError`], of the first attempt.
 pub fn compile_parts(module: &Verified<Module>, chip: &ChipSpec) -> Result<Compiled, CompileError> {
-    let attempt = |pad_contraction: bool, max_nodes: usize| {
+    let attempt = |pad_contraction: bool, options: Options| {
         let graph = from_module_with(module, pad_contraction)?;
-        let plan = plan_with(&graph, max_nodes);
+        let plan = plan_with(&graph, options);
         let (program, kernels) = generate(&graph, &plan, chip)?;
         Ok(Compiled { graph, plan, kernels, program })
     };
-    let first = attempt(false, MAX_NODES);
+    let first = attempt(false, Options::default());
     if !matches!(first, Err(CompileError::Kernel { .. })) {
         return first;
     }
-    [MAX_NODES, 16, 2].into_iter().find_map(|n| attempt(true, n).ok()).map_or(first, Ok)
+    let apart = |max_nodes: usize| Options { max_nodes, in_place: false };
+    let others = [(false, MAX_NODES), (true, MAX_NODES), (true, 16), (true, 2)];
+    others.into_iter().find_map(|(pad, n)| attempt(pad, apart(n)).ok()).map_or(first, Ok)
 }
 
 /// Compiles a flat graph.
@@ -101,9 +103,15 @@ fn generate(g: &Graph, plan: &Plan, chip: &ChipSpec) -> Result<(Program, Vec<Ker
     p.buffers = mem.buffers;
     p.hbm_peak_bytes = mem.peak;
     let mut generator = Generator::new(chip, p);
-    let body = generator.steps(g, &plan.steps, &mem.address)?;
+    let scope = Scope { g, address: &mem.address, scratch: &mem.scratch };
+    let (body, ops) = generator.program(&scope, &plan.steps)?;
     let (mut program, kernels) = generator.finish();
     program.body = body;
+    // Steps of loops are several operations.
+    for b in &mut program.buffers {
+        let at = |step: u32| ops.get(step as usize).or(ops.last()).cloned().unwrap_or(0..1);
+        b.live = (at(b.live.0).start, at(b.live.1).end.max(1) - 1);
+    }
     Ok((program, kernels))
 }
 

@@ -1,15 +1,19 @@
 //! Turns planned steps into the code and the operation list of a program.
 
+mod control;
+mod gather;
+mod sort;
+
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::DType;
 use tpusim_isa::program::{DmaDesc, Node as Code, OpInfo, Program};
 
 use crate::compile::CompileError;
-use crate::graph::{Graph, Node, NodeId, NodeOp, Special};
+use crate::graph::{Graph, NodeId, NodeOp, Special};
 use crate::lower::emit::{EmitError, Emitter};
-use crate::lower::sort::{SortKernel, SortSpec};
 use crate::tile::fuse::{Fusion, SpecialStep, Step};
 use crate::tile::kernel::Kernel;
 
@@ -21,6 +25,8 @@ pub(crate) struct Generator<'c> {
     kernels: Vec<Kernel>,
     /// How many operations of a kind there are, for their names.
     names: BTreeMap<String, u32>,
+    /// Loops around the code at hand.
+    depth: u32,
 }
 
 /// Where the steps of one graph find their arrays.
@@ -29,6 +35,8 @@ pub(crate) struct Scope<'a> {
     pub g: &'a Graph,
     /// First byte of each node's array in HBM; `None` if it has none.
     pub address: &'a [Option<u64>],
+    /// First byte of what steps with regions need inside, by node.
+    pub scratch: &'a BTreeMap<NodeId, u64>,
 }
 
 impl Scope<'_> {
@@ -40,7 +48,7 @@ impl Scope<'_> {
 
 impl<'c> Generator<'c> {
     pub fn new(chip: &'c ChipSpec, program: Program) -> Self {
-        Generator { chip, program, kernels: Vec::new(), names: BTreeMap::new() }
+        Generator { chip, program, kernels: Vec::new(), names: BTreeMap::new(), depth: 0 }
     }
 
     /// The program, its body still empty, and one kernel for each of its operations.
@@ -52,70 +60,51 @@ impl<'c> Generator<'c> {
     ///
     /// # Errors
     /// [`CompileError`].
-    pub fn steps(&mut self, g: &Graph, steps: &[Step], address: &[Option<u64>]) -> Result<Vec<Code>, CompileError> {
-        let scope = Scope { g, address };
-        let mut body = Vec::new();
+    pub fn steps(&mut self, scope: &Scope<'_>, steps: &[Step]) -> Result<Vec<Code>, CompileError> {
+        self.program(scope, steps).map(|(body, _)| body)
+    }
+
+    /// The code of `steps`, and the operations of each.
+    ///
+    /// # Errors
+    /// [`CompileError`].
+    pub fn program(&mut self, scope: &Scope<'_>, steps: &[Step]) -> Result<(Vec<Code>, Vec<Range<u32>>), CompileError> {
+        let (mut body, mut ops) = (Vec::new(), Vec::new());
         for s in steps {
+            let first = self.program.ops.len() as u32;
             match s {
-                Step::Kernel(f) => self.fusion(&scope, f, &mut body)?,
-                Step::Special(s) => self.special(&scope, s, &mut body)?,
+                Step::Kernel(f) => self.fusion(scope, f, &mut body)?,
+                Step::Special(s) => self.special(scope, s, &mut body)?,
             }
+            ops.push(first..self.program.ops.len() as u32);
         }
-        Ok(body)
+        Ok((body, ops))
     }
 
     fn fusion(&mut self, scope: &Scope<'_>, f: &Fusion, body: &mut Vec<Code>) -> Result<(), CompileError> {
         let base_of = |node: usize| scope.base(NodeId(node as u32));
-        let (kernel, generated) = generate_kernel(scope.g, self.chip, f, &mut self.program.descs, &base_of)?;
+        let (kernel, generated) =
+            generate_kernel(scope.g, (self.chip, self.depth), f, &mut self.program.descs, &base_of)?;
         let info = info(scope.g, f, kernel.cores());
         self.push(info, kernel, generated, body);
         Ok(())
     }
 
     fn special(&mut self, scope: &Scope<'_>, s: &SpecialStep, body: &mut Vec<Code>) -> Result<(), CompileError> {
-        match &scope.g.node(s.node).op {
-            NodeOp::Special(Special::Sort(spec)) => self.sort(scope, s, spec, body),
-            _ => Ok(()),
+        let NodeOp::Special(what) = &scope.g.node(s.node).op else { return Ok(()) };
+        match what {
+            Special::While(w) => self.while_loop(scope, s, w, body),
+            Special::Case(_) => self.case(scope, s, body),
+            Special::Gather(w) => self.gather(scope, s, w, body),
+            Special::Scatter(w) => self.scatter(scope, s, w, body),
+            Special::Sort(spec) => self.sort(scope, s, spec, body),
         }
-    }
-
-    /// The first layout whose code fits.
-    fn sort(
-        &mut self,
-        scope: &Scope<'_>,
-        s: &SpecialStep,
-        spec: &SortSpec,
-        body: &mut Vec<Code>,
-    ) -> Result<(), CompileError> {
-        let n = scope.g.node(s.node);
-        let loads: Vec<i64> = n.args.iter().map(|&a| scope.base(a)).collect();
-        let stores: Vec<Option<i64>> =
-            (0..spec.results.len()).map(|k| s.results.get(k).copied().flatten().map(|r| scope.base(r))).collect();
-        let mut reason = EmitError::Vmem { needed: 0, available: *self.chip.vmem_bytes };
-        for in_order in [false, true] {
-            for kernel in SortKernel::candidates(spec, self.chip) {
-                let descs = &mut self.program.descs;
-                match attempt(self.chip, descs, in_order, |e| kernel.emit(e, &loads, &stores)) {
-                    Ok(generated) => {
-                        let info = special_info(n, kernel.cores());
-                        self.push(info, Kernel::Special(kernel.to_string()), generated, body);
-                        return Ok(());
-                    }
-                    Err(e) => reason = e,
-                }
-            }
-            if !matches!(reason, EmitError::Registers(_)) {
-                break;
-            }
-        }
-        Err(CompileError::Kernel { name: n.name.to_owned(), place: n.location.clone(), reason })
     }
 
     /// Adds one operation: `info.name` is its kind, which gets a number; `text` is how `--emit tile` shows it.
     ///
     /// # Errors
     /// [`CompileError::Kernel`] if `emit` fails.
-    #[allow(dead_code)]
     pub fn operation(
         &mut self,
         info: OpInfo,
@@ -123,7 +112,7 @@ impl<'c> Generator<'c> {
         body: &mut Vec<Code>,
         emit: impl FnOnce(&mut Emitter<'_>) -> Result<(), EmitError>,
     ) -> Result<(), CompileError> {
-        match attempt(self.chip, &mut self.program.descs, false, emit) {
+        match attempt((self.chip, self.depth), &mut self.program.descs, false, emit) {
             Ok(generated) => {
                 self.push(info, Kernel::Special(text), generated, body);
                 Ok(())
@@ -151,7 +140,7 @@ type Generated = (Vec<Code>, u64);
 /// The first candidate whose code fits; where registers run short in all of them, the first that fits in source order.
 fn generate_kernel(
     g: &Graph,
-    chip: &ChipSpec,
+    (chip, depth): (&ChipSpec, u32),
     f: &Fusion,
     descs: &mut Vec<DmaDesc>,
     base_of: &dyn Fn(usize) -> i64,
@@ -159,7 +148,7 @@ fn generate_kernel(
     let mut reason = EmitError::Vmem { needed: 0, available: *chip.vmem_bytes };
     for in_order in [false, true] {
         for kernel in Kernel::candidates(g, chip, f) {
-            match attempt(chip, descs, in_order, |e| kernel.emit(e, base_of)) {
+            match attempt((chip, depth), descs, in_order, |e| kernel.emit(e, base_of)) {
                 Ok(generated) => return Ok((kernel, generated)),
                 Err(e) => reason = e,
             }
@@ -173,13 +162,14 @@ fn generate_kernel(
 }
 
 fn attempt(
-    chip: &ChipSpec,
+    (chip, depth): (&ChipSpec, u32),
     descs: &mut Vec<DmaDesc>,
     in_order: bool,
     emit: impl FnOnce(&mut Emitter<'_>) -> Result<(), EmitError>,
 ) -> Result<(Vec<Code>, u64), EmitError> {
     let before = descs.len();
     let mut e = Emitter::new(chip, descs);
+    e.reserve(depth);
     if in_order {
         e.in_order();
     }
@@ -188,20 +178,6 @@ fn attempt(
         descs.truncate(before);
     }
     result
-}
-
-/// What a special node is, for reports.
-fn special_info(n: &Node, cores: u32) -> OpInfo {
-    OpInfo {
-        name: n.name.to_owned(),
-        source: n.source.clone(),
-        location: n.location.clone(),
-        mxu_flops: 0,
-        vector_flops: 0,
-        dtype: n.dtype,
-        cores,
-        modelled_cycles: 0,
-    }
 }
 
 fn info(g: &Graph, f: &Fusion, cores: u32) -> OpInfo {

@@ -34,7 +34,8 @@
 //! transpose. `xrot` moves lane `l` to lane `(l + imm) mod 128`. `xred.*` reduce the 128 lanes of each sublane by a
 //! balanced tree (lane `l` with lane `l + 64`, then 32, ... 1) and give the result in all lanes. `xbcast` copies lane `imm` to all lanes.
 //!
-//! **DMA.** `dma` starts descriptor `desc` of the program's table; when its data has landed it adds 1 to the sync flag.
+//! **DMA.** `dma` starts descriptor `desc` of the program's table, which moves a block between HBM and VMEM or SMEM, to and from
+//! addresses made of what scalar registers hold, read as signed; when its data has landed it adds 1 to the sync flag.
 //! `dma.wait flag, n` stalls until the flag is at least `n`, then subtracts `n`. `flag.add` adds to a flag.
 
 use crate::num::Format;

@@ -1,9 +1,19 @@
 //! Programs: structured lists of bundles, the DMA descriptors they start, the operations they came from and the memory they use.
+//!
+//! # Control flow
+//!
+//! A [`Node::Loop`] repeats as often as the program says; that is what kernels are made of. [`Node::While`] and [`Node::Case`] ask a
+//! scalar register, so that data decides which code runs: the loops and branches of the source. They stand outside operations and
+//! hold operations. Every core of a device goes the same way: core 0's register decides, and the others must hold the same. Whoever
+//! looks at the register waits until it is ready and then takes the chip's branch delay: once for each time a `While` tests, once
+//! for a `Case`.
+//!
+//! What data decides cannot be known without data: a run that only takes the time needs to be told how often a `While` repeats.
 
 use crate::num::DType;
 use crate::op::Instr;
 
-/// Deepest nesting of loops and operations in text and binary programs: bodies inside bodies, the program's own counted as one.
+/// Deepest nesting of loops, branches and operations in text and binary programs: bodies inside bodies, the program's own counted as one.
 pub const MAX_DEPTH: usize = 64;
 
 /// A scalar register that loops count in and DMA addresses add.
@@ -31,28 +41,72 @@ pub enum Node {
         /// What is repeated.
         body: Vec<Node>,
     },
-    /// The code of one lowered fusion: everything in it is accounted to `ops[op]`. Not nested.
+    /// The code of one lowered fusion: everything in it is accounted to `ops[op]`. Not nested. What VMEM and SMEM hold when it
+    /// starts is not defined.
     Op {
         /// Index into [`Program::ops`].
         op: u32,
         /// The code.
         body: Vec<Node>,
     },
+    /// Runs `cond`, and while `test` is not 0 then, runs `body` and `cond` again. Not inside an operation.
+    While {
+        /// Index into [`Program::flows`].
+        info: u32,
+        /// Code that sets `test`; runs once more than `body`.
+        cond: Vec<Node>,
+        /// Register that is looked at after `cond`.
+        test: SReg,
+        /// What is repeated.
+        body: Vec<Node>,
+    },
+    /// Runs branch number `selector`, or the last one if there is none of that number. Not inside an operation.
+    Case {
+        /// Index into [`Program::flows`].
+        info: u32,
+        /// Register that holds the number.
+        selector: SReg,
+        /// The branches, at least one.
+        branches: Vec<Vec<Node>>,
+    },
+}
+
+impl Node {
+    /// The lists of nodes that this one holds: body; condition and body; branches.
+    pub fn bodies(&self) -> impl Iterator<Item = &[Node]> {
+        let (first, second, rest): (Option<&[Node]>, Option<&[Node]>, &[Vec<Node>]) = match self {
+            Node::Bundle(_) => (None, None, &[]),
+            Node::Loop { body, .. } | Node::Op { body, .. } => (Some(body), None, &[]),
+            Node::While { cond, body, .. } => (Some(cond), Some(body), &[]),
+            Node::Case { branches, .. } => (None, None, branches),
+        };
+        first.into_iter().chain(second).chain(rest.iter().map(Vec::as_slice))
+    }
 }
 
 /// Direction of a DMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DmaDir {
-    /// HBM to VMEM.
+    /// HBM to VMEM or SMEM.
     Load,
-    /// VMEM to HBM.
+    /// VMEM or SMEM to HBM.
     Store,
 }
 
-/// An address that depends on scalar registers: `base + sum(register * scale)`.
+/// The memory of a core at the near end of a DMA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnChip {
+    /// Vector memory: blocks are tiled and packed.
+    #[default]
+    Vmem,
+    /// Scalar memory: blocks are dense, one element a 32-bit word.
+    Smem,
+}
+
+/// An address that depends on scalar registers, which are signed: `base + sum(register * scale)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Addr {
-    /// Fixed part: bytes in HBM, rows of 512 bytes in VMEM.
+    /// Fixed part: bytes in HBM, rows of 512 bytes in VMEM, words of 4 bytes in SMEM.
     pub base: i64,
     /// Registers and what one unit of each adds, same unit as `base`.
     pub terms: Vec<(SReg, i64)>,
@@ -65,21 +119,27 @@ pub struct DmaDim {
     pub count: u32,
     /// Bytes between steps in HBM (0 repeats, negative reverses).
     pub hbm_stride: i64,
-    /// Rows between steps in VMEM.
-    pub vmem_stride: i64,
+    /// Rows between steps in VMEM, words in SMEM.
+    pub local_stride: i64,
 }
 
-/// A strided block transfer between HBM, where arrays are linear, and VMEM, where a block is tiled.
+/// A strided block transfer between HBM, where arrays are linear, and VMEM, where a block is tiled, or SMEM, where it is dense.
 ///
 /// The block is `outer x rows x cols` elements of `elem_bytes` (1, 2 or 4). In HBM element `(o, r, c)` is at byte
-/// `hbm + o * outer.hbm_stride + r * row_stride + c * col_stride`. In VMEM each outer step is a plane of (8 * packing, 128) tiles
-/// in row-major order, `lane_tiles` tiles per tile row: element `(r, c)` is in row
-/// `vmem + o * outer.vmem_stride + ((r / T) * lane_tiles + c / 128) * 8 + (r % T) / packing`, lane `c % 128`, part `r % packing`
-/// where packing is `4 / elem_bytes` and `T = 8 * packing`. A load leaves the padding of tiles as it was.
+/// `hbm + o * outer.hbm_stride + r * row_stride + c * col_stride`.
+///
+/// In VMEM each outer step is a plane of (8 * packing, 128) tiles in row-major order, `lane_tiles` tiles per tile row: element
+/// `(r, c)` is in row `local + o * outer.local_stride + ((r / T) * lane_tiles + c / 128) * 8 + (r % T) / packing`, lane `c % 128`,
+/// part `r % packing` where packing is `4 / elem_bytes` and `T = 8 * packing`. A load leaves the padding of tiles as it was.
+///
+/// In SMEM element `(o, r, c)` is word `local + o * outer.local_stride + r * cols + c`. A load widens elements of 1 and 2 bytes with
+/// zeros, a store takes the low bytes of each word. What a transfer costs does not depend on the memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DmaDesc {
     /// Direction.
     pub dir: DmaDir,
+    /// Memory of the core that it reads or writes.
+    pub mem: OnChip,
     /// Bytes per element.
     pub elem_bytes: u8,
     /// Outer dimensions, outermost first.
@@ -92,12 +152,12 @@ pub struct DmaDesc {
     pub cols: u32,
     /// Bytes between columns in HBM.
     pub col_stride: i64,
-    /// Tiles per tile row in VMEM.
+    /// Tiles per tile row in VMEM; means nothing in SMEM.
     pub lane_tiles: u32,
     /// Where the block starts in HBM, in bytes.
     pub hbm: Addr,
-    /// Where the block starts in VMEM, in rows.
-    pub vmem: Addr,
+    /// Where the block starts in the core's memory: rows of VMEM, words of SMEM.
+    pub local: Addr,
 }
 
 /// What a lowered fusion is and does, for reports.
@@ -119,6 +179,37 @@ pub struct OpInfo {
     pub cores: u32,
     /// Cycles of a modelled routine; 0 for generated code. The engine adds them to the operation's time.
     pub modelled_cycles: u64,
+}
+
+/// Which kind of data-dependent control flow a [`FlowInfo`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FlowKind {
+    /// A [`Node::While`].
+    While,
+    /// A [`Node::Case`].
+    Case,
+}
+
+impl FlowKind {
+    /// `while` or `case`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FlowKind::While => "while",
+            FlowKind::Case => "case",
+        }
+    }
+}
+
+/// Where a loop or branch that data decides comes from, for messages. By its kind and its index in [`Program::flows`] it is called
+/// `while.0`, `case.1` and so on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowInfo {
+    /// Name in the source, e.g. `stablehlo.while`.
+    pub name: String,
+    /// `file:line`, empty if unknown.
+    pub location: String,
+    /// What it is.
+    pub kind: FlowKind,
 }
 
 /// What a region of HBM holds.
@@ -160,6 +251,8 @@ pub struct Program {
     pub descs: Vec<DmaDesc>,
     /// Lowered fusions.
     pub ops: Vec<OpInfo>,
+    /// Loops and branches that data decides.
+    pub flows: Vec<FlowInfo>,
     /// HBM plan.
     pub buffers: Vec<Buffer>,
     /// Bytes of HBM in use at the worst moment.

@@ -7,7 +7,9 @@ use proptest::prelude::*;
 
 use crate::num::{DType, Format};
 use crate::op::{Field, Instr, MAX_FIELDS, Op};
-use crate::program::{Addr, Buffer, BufferKind, Bundle, DmaDesc, DmaDim, DmaDir, Node, OpInfo, Program, SReg};
+use crate::program::{
+    Addr, Buffer, BufferKind, Bundle, DmaDesc, DmaDim, DmaDir, FlowInfo, FlowKind, Node, OnChip, OpInfo, Program, SReg,
+};
 
 /// Any operand of a kind: mostly what a chip has, sometimes any bits.
 fn arb_operand(field: Field) -> BoxedStrategy<i32> {
@@ -61,7 +63,18 @@ fn arb_node() -> impl Strategy<Value = Node> {
                 trip,
                 body
             }),
-            (any::<u32>(), body).prop_map(|(op, body)| Node::Op { op, body }),
+            (any::<u32>(), body.clone()).prop_map(|(op, body)| Node::Op { op, body }),
+            (0u32..5, body.clone(), arb_sreg(), body.clone()).prop_map(|(info, cond, test, body)| Node::While {
+                info,
+                cond,
+                test,
+                body
+            }),
+            (any::<u32>(), arb_sreg(), vec(body, 0..3)).prop_map(|(info, selector, branches)| Node::Case {
+                info,
+                selector,
+                branches
+            }),
         ]
     })
 }
@@ -71,12 +84,16 @@ fn arb_addr() -> impl Strategy<Value = Addr> {
 }
 
 fn arb_desc() -> impl Strategy<Value = DmaDesc> {
-    let dim =
-        any::<(u32, i64, i64)>().prop_map(|(count, hbm_stride, vmem_stride)| DmaDim { count, hbm_stride, vmem_stride });
-    (any::<(bool, u8, u32, i64, u32, i64, u32)>(), vec(dim, 0..3), arb_addr(), arb_addr()).prop_map(
-        |((load, elem_bytes, rows, row_stride, cols, col_stride, lane_tiles), outer, hbm, vmem)| {
+    let dim = any::<(u32, i64, i64)>().prop_map(|(count, hbm_stride, local_stride)| DmaDim {
+        count,
+        hbm_stride,
+        local_stride,
+    });
+    (any::<(bool, bool, u8, u32, i64, u32, i64, u32)>(), vec(dim, 0..3), arb_addr(), arb_addr()).prop_map(
+        |((load, smem, elem_bytes, rows, row_stride, cols, col_stride, lane_tiles), outer, hbm, local)| {
             let dir = if load { DmaDir::Load } else { DmaDir::Store };
-            DmaDesc { dir, elem_bytes, outer, rows, row_stride, cols, col_stride, lane_tiles, hbm, vmem }
+            let mem = if smem { OnChip::Smem } else { OnChip::Vmem };
+            DmaDesc { dir, mem, elem_bytes, outer, rows, row_stride, cols, col_stride, lane_tiles, hbm, local }
         },
     )
 }
@@ -95,6 +112,14 @@ fn arb_info() -> impl Strategy<Value = OpInfo> {
             modelled_cycles,
         },
     )
+}
+
+fn arb_flow() -> impl Strategy<Value = FlowInfo> {
+    let text = ".{0,12}";
+    (text, text, any::<bool>()).prop_map(|(name, location, is_while)| {
+        let kind = if is_while { FlowKind::While } else { FlowKind::Case };
+        FlowInfo { name, location, kind }
+    })
 }
 
 fn arb_data() -> impl Strategy<Value = Vec<u8>> {
@@ -123,17 +148,10 @@ pub fn arb_program() -> impl Strategy<Value = Program> {
         (any::<String>(), any::<String>(), any::<(u64, u64)>()),
         vec(arb_node(), 0..6),
         vec(arb_desc(), 0..4),
-        vec(arb_info(), 0..4),
+        (vec(arb_info(), 0..4), vec(arb_flow(), 0..4)),
         vec(arb_buffer(), 0..4),
     )
-        .prop_map(|((name, chip, (hbm_peak_bytes, vmem_peak_bytes)), body, descs, ops, buffers)| Program {
-            name,
-            chip,
-            body,
-            descs,
-            ops,
-            buffers,
-            hbm_peak_bytes,
-            vmem_peak_bytes,
+        .prop_map(|((name, chip, (hbm_peak_bytes, vmem_peak_bytes)), body, descs, (ops, flows), buffers)| {
+            Program { name, chip, body, descs, ops, flows, buffers, hbm_peak_bytes, vmem_peak_bytes }
         })
 }

@@ -1,42 +1,25 @@
 //! A program as the engine runs it: checked against the chip once, with the registers, units and slots of each bundle listed, and
 //! the instructions of a bundle put in an order in which none reads what an earlier one wrote.
-
 //!
 //! What all bundles hold lies in a few long lists, and a bundle knows its places in them, so that decoding a long program
 //! allocates next to nothing and a run walks memory in order.
 
 mod order;
+mod tree;
 mod units;
 
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::Format;
 use tpusim_isa::op::{Field, Instr, Op, Slot};
-use tpusim_isa::program::{self, MAX_DEPTH, Program};
+use tpusim_isa::program::{self, OnChip, Program};
 
 use crate::fault::{Fault, FaultKind};
 use order::Order;
 pub(crate) use order::TEMPS;
+pub(crate) use tree::{Decision, Node, Shape};
 
 /// Most instructions of a bundle, whatever the chip file says.
 const MAX_BUNDLE: usize = 64;
-
-/// A checked piece of code.
-#[derive(Debug)]
-pub(crate) enum Node {
-    Bundle(Packed),
-    /// `syncs` says whether anything in the body starts a DMA, waits for one, or is an operation.
-    Loop {
-        id: u32,
-        syncs: bool,
-        counter: u8,
-        trip: u32,
-        body: Vec<Node>,
-    },
-    Op {
-        op: u32,
-        body: Vec<Node>,
-    },
-}
 
 /// Timing of a `vmatmul` of one format.
 #[derive(Clone, Copy, Debug)]
@@ -160,7 +143,7 @@ impl Files {
 #[derive(Debug, Default)]
 pub(crate) struct Code {
     pub body: Vec<Node>,
-    /// Number of loops.
+    /// Number of loops and branches.
     pub loops: u32,
     lists: Lists,
 }
@@ -188,6 +171,8 @@ impl Code {
             pc: Vec::new(),
             op: None,
             loops: 0,
+            flows: 0,
+            depth: 0,
             syncs: 0,
             lists: Lists::default(),
             touched: Touched::default(),
@@ -227,8 +212,12 @@ struct Decoder<'a> {
     limits: [u32; Slot::ALL.len()],
     pc: Vec<u32>,
     op: Option<u32>,
-    /// Loops so far.
+    /// Loops and branches so far.
     loops: u32,
+    /// Those of them that data decides.
+    flows: u32,
+    /// Bodies around the one at hand.
+    depth: usize,
     /// Bundles and operations so far that have to do with DMAs.
     syncs: u64,
     lists: Lists,
@@ -285,62 +274,17 @@ impl Decoder<'_> {
             if !matches!(d.elem_bytes, 1 | 2 | 4) {
                 return Err(FaultKind::Malformed(format!("descriptor {i}: elements of {} bytes", d.elem_bytes)));
             }
-            if d.lane_tiles == 0 {
+            if d.lane_tiles == 0 && d.mem == OnChip::Vmem {
                 return Err(FaultKind::Malformed(format!("descriptor {i}: no tiles in a row")));
             }
             if d.outer.len() > 16 {
                 return Err(FaultKind::Malformed(format!("descriptor {i}: {} outer dimensions", d.outer.len())));
             }
-            for (r, _) in d.hbm.terms.iter().chain(&d.vmem.terms) {
+            for (r, _) in d.hbm.terms.iter().chain(&d.local.terms) {
                 self.index("dma", "scalar register", i32::from(r.0), self.files.scalar as u64)?;
             }
         }
         Ok(())
-    }
-
-    fn nodes(&mut self, nodes: &[program::Node]) -> Result<Vec<Node>, FaultKind> {
-        if self.pc.len() >= MAX_DEPTH {
-            return Err(FaultKind::Malformed(format!("loops nest deeper than {MAX_DEPTH}")));
-        }
-        let mut out = Vec::with_capacity(nodes.len());
-        self.pc.push(0);
-        for (i, n) in nodes.iter().enumerate() {
-            if let Some(last) = self.pc.last_mut() {
-                *last = i as u32;
-            }
-            out.push(match n {
-                program::Node::Bundle(b) => Node::Bundle(self.bundle(b)?),
-                program::Node::Loop { counter, trip, body } => {
-                    let c = self.index("loop", "scalar register", i32::from(counter.0), self.files.scalar as u64)?;
-                    if c < 2 {
-                        return Err(FaultKind::Malformed(format!("loop counter s{c} cannot be written")));
-                    }
-                    let id = self.loops;
-                    self.loops = id.saturating_add(1);
-                    let before = self.syncs;
-                    let body = self.nodes(body)?;
-                    Node::Loop { id, syncs: self.syncs != before, counter: counter.0, trip: *trip, body }
-                }
-                program::Node::Op { op, body } => {
-                    if self.op.is_some() {
-                        return Err(FaultKind::Malformed("operations do not nest".to_owned()));
-                    }
-                    let Some(info) = self.program.ops.get(*op as usize) else {
-                        return Err(FaultKind::Malformed(format!("operation {op} of {}", self.program.ops.len())));
-                    };
-                    if info.cores == 0 || info.cores > *self.chip.tensorcores_per_device {
-                        return Err(FaultKind::Malformed(format!("`{}` runs on {} cores", info.name, info.cores)));
-                    }
-                    self.op = Some(*op);
-                    self.syncs += 1;
-                    let body = self.nodes(body)?;
-                    self.op = None;
-                    Node::Op { op: *op, body }
-                }
-            });
-        }
-        self.pc.pop();
-        Ok(out)
     }
 
     fn index(&self, op: &'static str, what: &'static str, i: i32, limit: u64) -> Result<usize, FaultKind> {
@@ -430,7 +374,7 @@ impl Decoder<'_> {
                 Field::Desc => {
                     let d = self.index(name, "descriptor", v, self.program.descs.len() as u64)?;
                     let desc = &self.program.descs[d];
-                    for (r, _) in desc.hbm.terms.iter().chain(&desc.vmem.terms) {
+                    for (r, _) in desc.hbm.terms.iter().chain(&desc.local.terms) {
                         self.touched.reads.push((k, self.files.entry(File::Scalar, i32::from(r.0))));
                     }
                 }

@@ -17,6 +17,9 @@ pub(crate) trait Datapath {
     /// Sets a loop's counter.
     fn set_counter(&mut self, core: u32, register: u8, value: u32);
 
+    /// What a scalar register of a core holds; 0 without data.
+    fn scalar(&self, core: u32, register: u8) -> u32;
+
     /// An operation starts on the first `cores` cores.
     fn begin_op(&mut self, cores: u32);
 
@@ -37,6 +40,11 @@ impl Datapath for Shapes {
 
     #[inline(always)]
     fn set_counter(&mut self, _: u32, _: u8, _: u32) {}
+
+    #[inline(always)]
+    fn scalar(&self, _: u32, _: u8) -> u32 {
+        0
+    }
 
     #[inline(always)]
     fn begin_op(&mut self, _: u32) {}

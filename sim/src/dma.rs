@@ -2,6 +2,8 @@
 
 mod copy;
 mod cost;
+mod scalar;
 
 pub(crate) use copy::{rows, transfer};
 pub(crate) use cost::{Cost, DmaTiming};
+pub(crate) use scalar::transfer as transfer_scalars;

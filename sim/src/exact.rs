@@ -5,14 +5,14 @@ use std::ops::Range;
 
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::op::{Instr, Op, Timing};
-use tpusim_isa::program::{Addr, DmaDesc, DmaDir, Program};
+use tpusim_isa::program::{Addr, DmaDesc, DmaDir, OnChip, Program};
 
 use crate::RunOptions;
 use crate::code::{Bundle, File, Files, TEMPS};
 use crate::datapath::Datapath;
 use crate::dma;
 use crate::fault::FaultKind;
-use crate::memory::{hbm, vmem::Vmem};
+use crate::memory::{hbm, smem::Smem, vmem::Vmem};
 use crate::mxu::exact::{MAX_JOBS, MxuData};
 use crate::mxu::share::Share;
 use crate::vpu::regs::{Reg, RegFile};
@@ -26,7 +26,7 @@ pub(crate) const POISON: u32 = 0x7fc0_dead;
 #[derive(Debug)]
 enum Signal {
     Plain,
-    Dma { desc: u32, hbm: i128, vmem: i128 },
+    Dma { desc: u32, hbm: i128, local: i128 },
 }
 
 /// Data of one core.
@@ -36,7 +36,7 @@ struct Core {
     mask: RegFile,
     scalar: Vec<u32>,
     vmem: Vmem,
-    smem: Vec<u32>,
+    smem: Smem,
     mxus: Vec<MxuData>,
     share: Share,
     xlus: Vec<XluData>,
@@ -51,7 +51,6 @@ pub(crate) struct Exact<'a> {
     descs: &'a [DmaDesc],
     cores: Vec<Core>,
     hbm: Vec<u8>,
-    smem_words: u64,
     poison: bool,
     late: bool,
 }
@@ -76,7 +75,7 @@ impl<'a> Exact<'a> {
                 mask: RegFile::new(files.mask + TEMPS, 0),
                 scalar,
                 vmem: Vmem::new(*chip.vmem_bytes, fill),
-                smem: Vec::new(),
+                smem: Smem::new(*chip.smem_bytes, fill),
                 mxus: (0..*chip.mxu.count).map(|_| MxuData::new(dim, accumulators, fill)).collect(),
                 share: Share::new(opts.threads),
                 xlus: (0..*chip.xlus).map(|_| XluData::default()).collect(),
@@ -89,7 +88,6 @@ impl<'a> Exact<'a> {
             descs: &program.descs,
             cores: (0..*chip.tensorcores_per_device).map(core).collect(),
             hbm: hbm::load(program, inputs, opts.poison.then_some(POISON))?,
-            smem_words: *chip.smem_bytes / 4,
             poison: opts.poison,
             late: opts.dma_late,
         })
@@ -101,13 +99,16 @@ impl<'a> Exact<'a> {
     }
 
     fn signal(&mut self, core: u32, s: Signal) -> Result<(), FaultKind> {
-        let Signal::Dma { desc, hbm, vmem } = s else { return Ok(()) };
+        let Signal::Dma { desc, hbm, local } = s else { return Ok(()) };
         let (d, c) = (&self.descs[desc as usize], &mut self.cores[core as usize]);
+        if d.mem == OnChip::Smem {
+            return dma::transfer_scalars(d, hbm, local, &mut self.hbm, &mut c.smem);
+        }
         if d.dir == DmaDir::Load {
-            let (first, last) = dma::rows(d, vmem);
+            let (first, last) = dma::rows(d, local);
             c.vector.detach(first, last, &c.vmem);
         }
-        dma::transfer(d, hbm, vmem, &mut self.hbm, &mut c.vmem)
+        dma::transfer(d, hbm, local, &mut self.hbm, &mut c.vmem)
     }
 
     fn dma_op(&mut self, core: u32, i: &Instr) -> Result<(), FaultKind> {
@@ -116,7 +117,7 @@ impl<'a> Exact<'a> {
             Op::Dma => {
                 let (desc, flag) = (i.args[0] as u32, i.args[1] as usize);
                 let d = &self.descs[desc as usize];
-                let s = Signal::Dma { desc, hbm: address(&d.hbm, &c.scalar), vmem: address(&d.vmem, &c.scalar) };
+                let s = Signal::Dma { desc, hbm: address(&d.hbm, &c.scalar), local: address(&d.local, &c.scalar) };
                 if self.late {
                     c.signals[flag].push_back(s);
                     return Ok(());
@@ -154,7 +155,6 @@ impl Datapath for Exact<'_> {
     const DATA: bool = true;
 
     fn bundle(&mut self, core: u32, b: Bundle<'_>) -> Result<(), FaultKind> {
-        let smem_words = self.smem_words;
         let c = &mut self.cores[core as usize];
         for &(file, from, to) in b.copies {
             c.copy(file, from, to);
@@ -162,7 +162,7 @@ impl Datapath for Exact<'_> {
         for i in b.instrs {
             match i.op.timing() {
                 Timing::DmaStart | Timing::DmaWait | Timing::Flag => self.dma_op(core, i)?,
-                _ => self.cores[core as usize].execute(i, smem_words)?,
+                _ => self.cores[core as usize].execute(i)?,
             }
         }
         Ok(())
@@ -172,11 +172,16 @@ impl Datapath for Exact<'_> {
         self.cores[core as usize].scalar[register as usize] = value;
     }
 
+    fn scalar(&self, core: u32, register: u8) -> u32 {
+        self.cores[core as usize].scalar[register as usize]
+    }
+
     fn begin_op(&mut self, cores: u32) {
         if self.poison {
             for c in self.cores.iter_mut().take(cores as usize) {
                 c.vector.detach(0, i128::MAX, &c.vmem);
                 c.vmem.reset();
+                c.smem.reset();
             }
         }
     }
@@ -208,13 +213,13 @@ impl Core {
         }
     }
 
-    fn execute(&mut self, i: &Instr, smem_words: u64) -> Result<(), FaultKind> {
+    fn execute(&mut self, i: &Instr) -> Result<(), FaultKind> {
         match i.op.timing() {
             Timing::Scalar => {
                 self.scalar_op(i);
                 Ok(())
             }
-            Timing::ScalarLoad | Timing::ScalarStore => self.smem_op(i, smem_words),
+            Timing::ScalarLoad | Timing::ScalarStore => self.smem_op(i),
             Timing::ValuInt | Timing::ValuFloat => {
                 alu::execute(i, &mut self.vector, &mut self.mask, &self.scalar, &self.vmem);
                 Ok(())
@@ -309,21 +314,15 @@ impl Core {
         Ok(())
     }
 
-    fn smem_op(&mut self, i: &Instr, words: u64) -> Result<(), FaultKind> {
+    fn smem_op(&mut self, i: &Instr) -> Result<(), FaultKind> {
         let word = i64::from(self.scalar[i.args[1] as usize] as i32) + i64::from(i.args[2]);
-        if word < 0 || word as u64 >= words {
-            return Err(FaultKind::Smem { word, words });
-        }
-        let at = word as usize;
+        let at = self.smem.word(word)?;
         if i.op == Op::SLd {
-            let value = self.smem.get(at).copied().unwrap_or(0);
+            let value = *at;
             self.put(i.args[0], value);
-            return Ok(());
+        } else {
+            *at = self.scalar[i.args[0] as usize];
         }
-        if at >= self.smem.len() {
-            self.smem.resize(at + 1, 0);
-        }
-        self.smem[at] = self.scalar[i.args[0] as usize];
         Ok(())
     }
 

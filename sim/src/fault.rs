@@ -42,6 +42,17 @@ impl std::fmt::Display for OpDisplay<'_> {
     }
 }
 
+struct Flows<'a>(&'a [String]);
+
+impl std::fmt::Display for Flows<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            [] => f.write_str("the program has none"),
+            names => write!(f, "the program has {}", names.join(", ")),
+        }
+    }
+}
+
 /// Kinds of faults.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FaultKind {
@@ -142,10 +153,12 @@ pub enum FaultKind {
         rows: u64,
     },
     /// SMEM address out of range.
-    #[error("SMEM word {word} is out of range, the core has {words}")]
+    #[error("SMEM words {first} to {last} are out of range, the core has {words}")]
     Smem {
-        /// Word address.
-        word: i64,
+        /// Lowest word.
+        first: i128,
+        /// Highest word.
+        last: i128,
         /// Words there are.
         words: u64,
     },
@@ -158,6 +171,54 @@ pub enum FaultKind {
         last: i128,
         /// Bytes of the program's plan.
         bytes: u64,
+    },
+    /// Time alone does not say how often a loop runs, and nobody else did.
+    #[error("{flow} runs as often as its data says, and timing has none: give --trip-count N or --trip-count {key}=N")]
+    TripCount {
+        /// The loop, with its source.
+        flow: String,
+        /// What it is called in options.
+        key: String,
+    },
+    /// A loop goes on and on.
+    #[error("{flow} has run {limit} times and does not end; if it should run on, raise --max-iterations")]
+    Endless {
+        /// The loop, with its source.
+        flow: String,
+        /// Most iterations allowed.
+        limit: u64,
+    },
+    /// An assumption about a branch that the `case` does not have.
+    #[error("{flow} has {branches} branches, numbered from 0: there is no branch {branch}")]
+    NoBranch {
+        /// The `case`, with its source.
+        flow: String,
+        /// Branch asked for.
+        branch: u32,
+        /// How many there are.
+        branches: usize,
+    },
+    /// An assumption about a loop or branch that the program does not have.
+    #[error("{option} {key}: {}", Flows(.has))]
+    NoFlow {
+        /// Option that names it.
+        option: &'static str,
+        /// Its name.
+        key: String,
+        /// What the program has.
+        has: Vec<String>,
+    },
+    /// The cores of a device do not go the same way.
+    #[error("{flow}: the cores go different ways, core {core} holds {value} where core 0 holds {first}")]
+    Diverged {
+        /// The loop or branch, with its source.
+        flow: String,
+        /// Core.
+        core: u32,
+        /// What its register holds.
+        value: i32,
+        /// What the register of core 0 holds.
+        first: i32,
     },
     /// An argument of the run has the wrong size.
     #[error("input {index} has {got} bytes, the program wants {want}")]

@@ -7,7 +7,8 @@
 //!
 //! A program is checked against the chip and decoded once (`code`). The engine (`core`) walks it and issues bundles in order; a
 //! datapath says what happens to the bits: `exact` computes them, `datapath::Shapes` does nothing and compiles away. Data never
-//! changes time: there is no data-dependent latency in the machine, trip counts are fixed, and addresses do not enter into costs.
+//! changes time: there is no data-dependent latency in the machine, and addresses do not enter into costs. It only decides which code
+//! runs, where a program says `while` or `case`; without data a run is told, and told the same it takes the same cycles.
 //!
 //! # When a bundle issues
 //!
@@ -35,7 +36,9 @@
 //! few iterations. When one is equal, everything in between will repeat, and the engine jumps over all whole periods that are
 //! left: it moves every time forward, multiplies the counters, and lets only the data run. Times are integers, so equal means
 //! equal, and the unfolded run ([`RunOptions::fold`]) agrees in every cycle and count. A loop that neither starts DMAs nor waits for
-//! any folds without regard to those on their way, and a loop that runs again starts from the period it had before.
+//! any folds without regard to those on their way, and a loop that runs again starts from the period it had before. Where data decides
+//! what runs inside a loop, equal states need not have equal futures, and a run with data does not fold it; without data a `while` folds as
+//! any loop.
 //!
 //! # Data
 //!
@@ -63,6 +66,8 @@ mod sync;
 mod vpu;
 mod xlu;
 
+use std::collections::BTreeMap;
+
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::program::Program;
 
@@ -73,12 +78,22 @@ use crate::exact::Exact;
 pub use crate::fault::{Fault, FaultKind};
 use crate::profile::Profile;
 
-/// How to run a program. None of these change its cycles or, in a correct program, its results.
+/// How often the loops run that only data could end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TripCounts {
+    /// For all that `by_name` does not mention.
+    pub all: Option<u32>,
+    /// By what a loop is called, `while.` and its index in the program's flows, or by its name in the source.
+    pub by_name: BTreeMap<String, u32>,
+}
+
+/// How to run a program. But for `trip_counts` and `branches`, which stand for data where there is none, none of these change its
+/// cycles or, in a correct program, its results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunOptions {
     /// Jump over the iterations of a loop that repeat an earlier state.
     pub fold: bool,
-    /// Fill VMEM (again at the start of each operation), vector registers and uninitialised HBM with a NaN.
+    /// Fill VMEM and SMEM (again at the start of each operation), vector registers and uninitialised HBM with a NaN.
     pub poison: bool,
     /// Move the data of a DMA as late as allowed: when a wait consumes its signal or its operation ends. Else it moves at issue.
     pub dma_late: bool,
@@ -87,11 +102,27 @@ pub struct RunOptions {
     /// Host threads that may be used. They share the products of a core's MXUs; everything else runs in one. The cores of a
     /// megacore do not run side by side: nothing says that what one writes to HBM the other does not read.
     pub threads: usize,
+    /// Without data: how often loops run that data decides.
+    pub trip_counts: TripCounts,
+    /// Without data: the branch that a `case` takes, by what it is called (`case.` and its index in the program's flows, or its name in
+    /// the source). One that is not mentioned takes the branch that takes longest.
+    pub branches: BTreeMap<String, u32>,
+    /// With data: most iterations of one run of a `while`, so that one that never ends is an error.
+    pub max_iterations: u64,
 }
 
 impl Default for RunOptions {
     fn default() -> Self {
-        RunOptions { fold: true, poison: false, dma_late: false, trace_spans: 0, threads: 1 }
+        RunOptions {
+            fold: true,
+            poison: false,
+            dma_late: false,
+            trace_spans: 0,
+            threads: 1,
+            trip_counts: TripCounts::default(),
+            branches: BTreeMap::new(),
+            max_iterations: 100_000_000,
+        }
     }
 }
 
@@ -104,7 +135,7 @@ pub struct Executed {
     pub profile: Profile,
 }
 
-/// Times a program without data.
+/// Times a program without data. What only data could decide is assumed, as the options say, and listed in the profile.
 ///
 /// # Errors
 /// What the chip cannot do ([`Fault`]). Addresses are only checked by [`execute`].

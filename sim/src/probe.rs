@@ -32,8 +32,9 @@ impl Counters {
         r
     }
 
+    /// What was added after `earlier`. Counters wrap: a period found in a trial may hold more than all that has been counted since.
     pub fn since(self, earlier: Counters) -> Counters {
-        self.zip(earlier, |a, b| a - b)
+        self.zip(earlier, u64::wrapping_sub)
     }
 
     fn plus_times(self, delta: Counters, times: u64) -> Counters {
@@ -254,6 +255,7 @@ impl Probe {
             spans: self.spans,
             spans_truncated: self.truncated,
             series: Series { window, busy: self.windows },
+            assumed: Vec::new(),
         }
     }
 }

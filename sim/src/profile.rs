@@ -130,6 +130,32 @@ pub struct Span {
     pub busy: u64,
 }
 
+/// What was assumed about a loop or branch that only data could decide.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assumption {
+    /// Index into `Program::flows`.
+    pub flow: u32,
+    /// What it is called: its kind and its index, e.g. `while.0`.
+    pub key: String,
+    /// Name in the source.
+    pub name: String,
+    /// `file:line`, empty if unknown.
+    pub location: String,
+    /// What was assumed.
+    pub what: Assumed,
+}
+
+/// See [`Assumption`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Assumed {
+    /// A loop runs this often.
+    Trips(u32),
+    /// This branch is taken, because it was asked for.
+    Branch(u32),
+    /// This branch is taken, because it takes longest.
+    Longest(u32),
+}
+
 /// Utilization of the units over time, in equal windows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
@@ -154,4 +180,6 @@ pub struct Profile {
     pub spans_truncated: bool,
     /// Utilization over time.
     pub series: Series,
+    /// What was assumed instead of data, in the order it was needed; empty for runs with data.
+    pub assumed: Vec<Assumption>,
 }

@@ -6,7 +6,7 @@ use common::*;
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::Format;
 use tpusim_isa::op::{Instr, Op};
-use tpusim_isa::program::{Addr, BufferKind, DmaDesc, DmaDir, Program};
+use tpusim_isa::program::{Addr, BufferKind, DmaDesc, DmaDir, OnChip, Program};
 use tpusim_sim::{RunOptions, execute};
 
 /// `rows` x `cols` elements of `bytes` each, dense in HBM at `hbm`, in VMEM at row `vmem`.
@@ -14,6 +14,7 @@ fn block(dir: DmaDir, bytes: u8, rows: u32, cols: u32, hbm: i64, vmem: i64) -> D
     let e = i64::from(bytes);
     DmaDesc {
         dir,
+        mem: OnChip::Vmem,
         elem_bytes: bytes,
         outer: vec![],
         rows,
@@ -22,7 +23,7 @@ fn block(dir: DmaDir, bytes: u8, rows: u32, cols: u32, hbm: i64, vmem: i64) -> D
         col_stride: e,
         lane_tiles: cols.div_ceil(128),
         hbm: Addr { base: hbm, terms: vec![] },
-        vmem: Addr { base: vmem, terms: vec![] },
+        local: Addr { base: vmem, terms: vec![] },
     }
 }
 

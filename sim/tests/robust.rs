@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use proptest::prelude::*;
 use tpusim_isa::op::{Field, Instr, Op};
-use tpusim_isa::program::{Addr, BufferKind, DmaDesc, DmaDim, DmaDir, Node, SReg};
+use tpusim_isa::program::{Addr, BufferKind, DmaDesc, DmaDim, DmaDir, Node, OnChip, SReg};
 use tpusim_sim::{RunOptions, execute, time};
 
 fn operand(field: Field) -> BoxedStrategy<i32> {
@@ -30,34 +30,37 @@ fn stride() -> impl Strategy<Value = i64> {
 }
 
 fn desc() -> impl Strategy<Value = DmaDesc> {
-    let dim = (0..4u32, stride(), stride()).prop_map(|(count, hbm_stride, vmem_stride)| DmaDim {
+    let dim = (0..4u32, stride(), stride()).prop_map(|(count, hbm_stride, local_stride)| DmaDim {
         count,
         hbm_stride,
-        vmem_stride,
+        local_stride,
     });
     let addr = || {
         (-100..9000i64, prop_oneof![Just(0i64), stride()])
             .prop_map(|(base, k)| Addr { base, terms: vec![(SReg(4), k)] })
     };
     (
-        (any::<bool>(), prop_oneof![Just(1u8), Just(2), Just(4), Just(3)], prop::collection::vec(dim, 0..3)),
+        (any::<(bool, bool)>(), prop_oneof![Just(1u8), Just(2), Just(4), Just(3)], prop::collection::vec(dim, 0..3)),
         (prop_oneof![0..40u32, Just(u32::MAX)], stride(), prop_oneof![0..300u32, Just(u32::MAX)], stride()),
         (prop_oneof![0..4u32, Just(u32::MAX)], addr(), addr()),
     )
-        .prop_map(|((load, elem_bytes, outer), (rows, row_stride, cols, col_stride), (lane_tiles, hbm, vmem))| {
-            DmaDesc {
-                dir: if load { DmaDir::Load } else { DmaDir::Store },
-                elem_bytes,
-                outer,
-                rows,
-                row_stride,
-                cols,
-                col_stride,
-                lane_tiles,
-                hbm,
-                vmem,
-            }
-        })
+        .prop_map(
+            |(((load, smem), elem_bytes, outer), (rows, row_stride, cols, col_stride), (lane_tiles, hbm, local))| {
+                DmaDesc {
+                    dir: if load { DmaDir::Load } else { DmaDir::Store },
+                    mem: if smem { OnChip::Smem } else { OnChip::Vmem },
+                    elem_bytes,
+                    outer,
+                    rows,
+                    row_stride,
+                    cols,
+                    col_stride,
+                    lane_tiles,
+                    hbm,
+                    local,
+                }
+            },
+        )
 }
 
 proptest! {

@@ -11,6 +11,22 @@ use rustc_hash::FxHashMap;
 use super::{EvalError, EvalOptions, Fault, Tensor, Value};
 use crate::hlo::Op;
 
+/// How devices are numbered: device `r * partitions + p` runs replica `r` of partition `p`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Number of replicas.
+    pub replicas: usize,
+    /// Number of partitions.
+    pub partitions: usize,
+}
+
+impl Grid {
+    /// Number of devices.
+    pub fn devices(self) -> usize {
+        self.replicas.saturating_mul(self.partitions)
+    }
+}
+
 /// Most devices that the evaluator runs: each is a thread.
 pub const MAX_DEVICES: usize = 64;
 
@@ -33,9 +49,9 @@ impl<'e> Shared<'e> {
         self.device.map(|(id, _)| id)
     }
 
-    /// Number of devices.
-    pub(crate) fn devices(&self) -> usize {
-        self.device.map_or(1, |(_, e)| e.devices)
+    /// The devices there are.
+    pub(crate) fn grid(&self) -> Grid {
+        self.device.map_or(Grid { replicas: 1, partitions: 1 }, |(_, e)| e.grid)
     }
 
     /// Gives `tensors` to the devices of `group`, this one among them, and returns what they gave, in the order of the group.
@@ -73,7 +89,7 @@ impl State {
 
 /// Where devices meet.
 pub(crate) struct Exchange {
-    devices: usize,
+    grid: Grid,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -121,17 +137,18 @@ impl Exchange {
     }
 }
 
-/// Runs `f` on `n` devices; the results in the order of the devices.
+/// Runs `f` on the devices of `grid`; the results in the order of the devices.
 pub(crate) fn run_devices(
-    n: usize,
+    grid: Grid,
     options: &EvalOptions,
     f: impl Fn(&Shared<'_>, usize) -> Result<Vec<Value>, EvalError> + Sync,
 ) -> Result<Vec<Vec<Value>>, EvalError> {
+    let n = grid.devices();
     if n > MAX_DEVICES {
         return Err(EvalError::TooManyDevices { devices: n, limit: MAX_DEVICES });
     }
     let state = State { running: n, ..State::default() };
-    let exchange = Exchange { devices: n, state: Mutex::new(state), changed: Condvar::new() };
+    let exchange = Exchange { grid, state: Mutex::new(state), changed: Condvar::new() };
     // Which error came first, not which device is first: the others only report that one of them failed.
     let first: Mutex<Option<EvalError>> = Mutex::new(None);
     let run = |id: usize| {

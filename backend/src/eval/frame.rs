@@ -3,7 +3,7 @@
 use crate::hlo::{Block, Func, Module, Op, Opcode, ValueId};
 use crate::ops::{self, Eval, RuleError, Site};
 
-use super::devices::{Shared, run_devices};
+use super::devices::{Grid, Shared, run_devices};
 use super::{EvalError, EvalOptions, Tensor, Value};
 
 /// Why an op could not be evaluated; the frame adds which op it was.
@@ -119,7 +119,8 @@ impl<'m> Frame<'m> {
     ) -> Result<Vec<Vec<Value>>, Fault> {
         let args: Vec<Vec<Value>> = (0..n).map(args).collect::<Result<_, _>>()?;
         let (module, func, options) = (self.module, self.func, self.options);
-        Ok(run_devices(n, options, |shared, id| {
+        let grid = Grid { replicas: 1, partitions: n };
+        Ok(run_devices(grid, options, |shared, id| {
             let mut env = vec![None; func.values.len()];
             for (&a, v) in block.args.iter().zip(&args[id]) {
                 env[usize::from(a)] = Some(v.clone());
@@ -133,9 +134,9 @@ impl<'m> Frame<'m> {
         self.shared.device()
     }
 
-    /// Number of devices.
-    pub fn devices(&self) -> usize {
-        self.shared.devices()
+    /// The devices there are.
+    pub fn grid(&self) -> Grid {
+        self.shared.grid()
     }
 
     /// Gives tensors to a group of devices at the collective `site`, and returns what all of them gave.
@@ -151,6 +152,11 @@ impl<'m> Frame<'m> {
     /// The value `v`, if it has been computed.
     pub fn value(&self, v: ValueId) -> Option<&Value> {
         self.env.get(usize::from(v))?.as_ref()
+    }
+
+    /// How many operations ran on this device so far.
+    pub(crate) fn spent(&self) -> u64 {
+        self.options.max_ops - self.shared.ops_left.get()
     }
 
     /// Takes one op from the budget.
@@ -240,7 +246,8 @@ impl<'m> Frame<'m> {
         let quantized = |v: &ValueId| self.func.ty(*v).tensor().is_some_and(|t| t.quant.is_some());
         if !def.quantized && site.op.operands.iter().chain(&site.op.results).any(quantized) {
             let tensors: Vec<&Tensor> = operands.iter().filter_map(Value::tensor).collect();
-            return Ok(vec![ops::eval_quantized(site, &def.eval, &tensors)?.into()]);
+            let results = ops::eval_quantized(site, &def.eval, &tensors, self.options)?;
+            return Ok(results.into_iter().map(Value::Tensor).collect());
         }
         match def.eval {
             Eval::Values(f) => return f(self, site, operands),

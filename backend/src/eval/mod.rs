@@ -16,7 +16,7 @@ pub(crate) mod mesh;
 pub(crate) mod strided;
 mod tensor;
 
-pub use devices::MAX_DEVICES;
+pub use devices::{Grid, MAX_DEVICES};
 pub(crate) use frame::terminator;
 pub use frame::{Fault, Frame};
 pub use tensor::{Tensor, TensorError, Value};
@@ -163,6 +163,7 @@ pub fn eval_module_with(
 }
 
 /// Runs the per-device program `module` on as many devices as there are sets of inputs. Device ids are positions in `inputs`.
+/// They are partitions, unless the module says how many replicas there are.
 ///
 /// # Errors
 /// As [`eval_module`], and when devices wait for one another in vain.
@@ -174,11 +175,48 @@ pub fn eval_spmd(
     let func = entry(module)?;
     inputs.iter().try_for_each(|i| check_inputs(func, i))?;
     let module: &Module = module;
-    let results = devices::run_devices(inputs.len(), options, |shared, id| {
+    let declared = module.attrs.int("mhlo.num_replicas").and_then(|r| usize::try_from(r).ok()).unwrap_or(1);
+    let replicas = if declared > 1 && inputs.len().is_multiple_of(declared) { declared } else { 1 };
+    let grid = Grid { replicas, partitions: inputs.len() / replicas };
+    let results = devices::run_devices(grid, options, |shared, id| {
         let args = inputs[id].iter().cloned().map(Value::Tensor).collect();
         frame::run(module, func, args, options, shared)
     })?;
     results.into_iter().map(tensors).collect()
+}
+
+/// Runs functions of `module` on the devices of `grid`, one each: `programs` names them in the order of the devices, and `inputs`
+/// are their arguments.
+///
+/// # Errors
+/// As [`eval_spmd`], and when there is no such function.
+pub fn eval_mpmd(
+    module: &Verified<Module>,
+    grid: Grid,
+    programs: &[&str],
+    inputs: &[Vec<Value>],
+    options: &EvalOptions,
+) -> Result<Vec<Vec<Value>>, EvalError> {
+    let module: &Module = module;
+    let find = |name: &&str| module.func(name).ok_or_else(|| EvalError::NoFunction((*name).to_owned()));
+    let funcs: Vec<&Func> = programs.iter().map(find).collect::<Result<_, _>>()?;
+    for n in [funcs.len(), inputs.len()] {
+        if n != grid.devices() {
+            return Err(EvalError::InputCount { expected: grid.devices(), got: n });
+        }
+    }
+    for (f, args) in funcs.iter().zip(inputs) {
+        if f.params.len() != args.len() {
+            return Err(EvalError::InputCount { expected: f.params.len(), got: args.len() });
+        }
+        for (index, (p, v)) in f.params.iter().zip(args).enumerate() {
+            if !v.has_type(f.ty(p.value)) {
+                let expected = f.ty(p.value).to_string();
+                return Err(EvalError::InputType { index, expected, got: v.type_name() });
+            }
+        }
+    }
+    devices::run_devices(grid, options, |shared, id| frame::run(module, funcs[id], inputs[id].clone(), options, shared))
 }
 
 fn entry(module: &Module) -> Result<&Func, EvalError> {

@@ -175,6 +175,15 @@ impl Value {
         }
     }
 
+    /// The name of its type, for messages.
+    pub(crate) fn type_name(&self) -> String {
+        match self {
+            Value::Tensor(t) => t.ty().to_string(),
+            Value::Tuple(_) => "a tuple".to_owned(),
+            Value::Token => Type::Token.to_string(),
+        }
+    }
+
     /// Whether the value is one of `ty`.
     pub fn has_type(&self, ty: &Type) -> bool {
         match (self, ty) {

@@ -5,6 +5,9 @@
 //! operation's name and source line.
 
 mod build;
+mod own;
+mod region;
+mod windows;
 
 use tpusim_isa::num::DType;
 
@@ -13,6 +16,9 @@ use crate::lower::math::{Combine, MapOp};
 use crate::lower::sort::SortSpec;
 
 pub use build::{K_MULTIPLE, LowerError, from_module, from_module_with, register_bits};
+pub use own::own_operands;
+pub use region::{Case, Region, While};
+pub use windows::{Function, Scatter, Value, What, Windows};
 
 /// Index of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,6 +73,17 @@ pub enum NodeOp {
         /// Step of each dimension.
         step: Vec<i64>,
     },
+    /// The part of the first operand that starts, along each of these dimensions, at the index that the next operand gives; the
+    /// others are whole. Indices are integer scalars and clamped so that the part lies inside.
+    DynSlice(Vec<usize>),
+    /// The first operand with the second one in place of a part of it, which starts along each of `axes` at the index that the next
+    /// operand gives, clamped as in [`NodeOp::DynSlice`].
+    DynUpdate {
+        /// First element along each dimension that is not listed; 0 for those that are.
+        start: Vec<u64>,
+        /// Dimensions along which an operand gives the start.
+        axes: Vec<usize>,
+    },
     /// Operands one after the other along a dimension.
     Concat(usize),
     /// First operand with the second (a scalar) around and between its elements.
@@ -91,6 +108,14 @@ pub enum NodeOp {
 pub enum Special {
     /// Sorts words of 32 bits along a dimension.
     Sort(SortSpec),
+    /// A loop: operands are the initial values of what it carries, then what its regions read besides.
+    While(Box<While>),
+    /// One of several regions: operands are the scalar that selects, then what the regions read.
+    Case(Box<Case>),
+    /// Windows of the first operand at the places in the second. Its result is the windows one after the other.
+    Gather(Windows),
+    /// Windows that are updated.
+    Scatter(Scatter),
 }
 
 impl Special {
@@ -98,6 +123,9 @@ impl Special {
     pub fn in_place(&self) -> Vec<(usize, usize)> {
         match self {
             Special::Sort(_) => Vec::new(),
+            Special::While(w) => (0..w.carried()).map(|k| (k, k)).collect(),
+            Special::Case(_) | Special::Gather(_) => Vec::new(),
+            Special::Scatter(s) => (0..s.arrays()).map(|k| (k, k)).collect(),
         }
     }
 }
@@ -134,7 +162,7 @@ impl Node {
 }
 
 /// A flat program. Operands come before their users.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
     /// Name of the program.
     pub name: String,
@@ -144,6 +172,8 @@ pub struct Graph {
     pub params: Vec<NodeId>,
     /// Results in order.
     pub outputs: Vec<NodeId>,
+    /// Parameters whose arrays the program may overwrite.
+    pub donated: Vec<NodeId>,
 }
 
 impl Graph {

@@ -89,6 +89,20 @@ impl Func {
         self.values.push(Value { ty })
     }
 
+    /// A function of this name and place without values and without a body.
+    pub(crate) fn clone_signature(&self) -> Func {
+        Func {
+            name: self.name.clone(),
+            public: self.public,
+            params: Vec::new(),
+            results: Vec::new(),
+            values: IdVec::default(),
+            body: Block::default(),
+            attrs: AttrList::default(),
+            loc: self.loc,
+        }
+    }
+
     /// The type of `v`.
     pub fn ty(&self, v: ValueId) -> &Type {
         &self.values[v].ty

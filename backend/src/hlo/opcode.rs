@@ -191,6 +191,7 @@ opcodes! {
     ChloIsNegInf, "chlo.is_neg_inf";
     ChloIsPosInf, "chlo.is_pos_inf";
     ChloLgamma, "chlo.lgamma";
+    ChloMulhi, "chlo.mulhi";
     ChloNextAfter, "chlo.next_after";
     ChloPolygamma, "chlo.polygamma";
     ChloRaggedDot, "chlo.ragged_dot";

@@ -48,6 +48,10 @@ fn subject(op: &Option<&'static str>) -> String {
     op.map(|o| format!("{o}: ")).unwrap_or_default()
 }
 
+/// What to do about a dynamic dimension.
+const NO_DYNAMIC: &str = "a dimension of unknown size is not supported, only fixed shapes are; export the program with the sizes it \
+                          will run with (in JAX without symbolic dimensions, in PyTorch without dynamic shapes)";
+
 /// Checks `module`.
 ///
 /// # Errors
@@ -69,7 +73,10 @@ struct Verifier<'m> {
 
 impl<'m> Verifier<'m> {
     fn error(&mut self, func: &Func, op: Option<&Op>, message: impl Into<String>) {
-        let loc = op.map_or(func.loc, |op| op.loc);
+        self.error_at(func, op, op.map_or(func.loc, |op| op.loc), message);
+    }
+
+    fn error_at(&mut self, func: &Func, op: Option<&Op>, loc: LocId, message: impl Into<String>) {
         self.errors.push(VerifyError {
             func: func.name.clone(),
             op: op.map(|op| op.opcode.name()),
@@ -114,7 +121,11 @@ impl<'m> Verifier<'m> {
 
     fn func(&mut self, f: &'m Func) {
         let mut scope = Scope::default();
-        for p in &f.params {
+        for (i, p) in f.params.iter().enumerate() {
+            if usize::from(p.value) < f.values.len() && dynamic(f.ty(p.value)) {
+                let message = format!("parameter {i} is {}: {NO_DYNAMIC}", f.ty(p.value));
+                self.error_at(f, None, p.loc, message);
+            }
             self.define(f, None, p.value, &mut scope);
         }
         self.block(f, &f.body, &mut scope);
@@ -145,8 +156,8 @@ impl<'m> Verifier<'m> {
         if !scope.ever.insert(v) {
             self.error(f, op, format!("value {} is defined twice", v.0));
         }
-        if dynamic(f.ty(v)) {
-            self.error(f, op, format!("{} has a dynamic dimension; only fixed shapes are supported", f.ty(v)));
+        if op.is_some() && dynamic(f.ty(v)) {
+            self.error(f, op, format!("gives {}: {NO_DYNAMIC}", f.ty(v)));
         }
         scope.visible.insert(v);
         scope.defined.push(v);

@@ -28,6 +28,14 @@ pub enum EmitError {
         /// Bytes there are.
         available: u64,
     },
+    /// SMEM.
+    #[error("a kernel needs {needed} of {available} words of SMEM")]
+    Smem {
+        /// Words the kernel wants.
+        needed: u64,
+        /// Words there are.
+        available: u64,
+    },
 }
 
 /// The always-zero scalar.
@@ -48,6 +56,7 @@ pub struct Emitter<'a> {
     pinned: u32,
     flags: u32,
     vmem_rows: u32,
+    smem_words: u64,
     objects: u32,
     queued: Queued,
     window: usize,
@@ -76,11 +85,17 @@ impl<'a> Emitter<'a> {
             pinned: 0,
             flags: 0,
             vmem_rows: 0,
+            smem_words: 0,
             objects: 0,
             queued: Queued::default(),
             window: WINDOW,
             scheduled: FxHashMap::default(),
         }
+    }
+
+    /// Leaves the last `n` scalar registers to the counters of loops around the kernel.
+    pub fn reserve(&mut self, n: u32) {
+        self.sregs.drain(..self.sregs.len().min(n as usize));
     }
 
     /// Keeps instructions in source order from here on: slower code, in as few registers as can be.
@@ -158,6 +173,20 @@ impl<'a> Emitter<'a> {
         let at = self.vmem_rows;
         self.vmem_rows = at.saturating_add(rows.next_multiple_of(8));
         at
+    }
+
+    /// `words` words of SMEM; the address of the first.
+    ///
+    /// # Errors
+    /// [`EmitError::Smem`].
+    pub fn smem(&mut self, words: u32) -> Result<u32, EmitError> {
+        // Addresses are scalars, and those are signed.
+        let available = (*self.chip.smem_bytes / 4).min(i32::MAX as u64);
+        let needed = self.smem_words + u64::from(words);
+        let at = u32::try_from(self.smem_words).ok().filter(|_| needed <= available);
+        let at = at.ok_or(EmitError::Smem { needed, available })?;
+        self.smem_words = needed;
+        Ok(at)
     }
 
     /// A name for a piece of VMEM that overlaps no other object.
@@ -257,7 +286,7 @@ impl<'a> Emitter<'a> {
 
     /// Starts a DMA.
     pub fn dma(&mut self, desc: DmaDesc, flag: i32) {
-        let terms: Vec<SReg> = desc.hbm.terms.iter().chain(&desc.vmem.terms).map(|t| t.0).collect();
+        let terms: Vec<SReg> = desc.hbm.terms.iter().chain(&desc.local.terms).map(|t| t.0).collect();
         let index = self.descs.iter().position(|d| *d == desc).unwrap_or_else(|| {
             self.descs.push(desc);
             self.descs.len() - 1

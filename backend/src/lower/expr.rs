@@ -7,6 +7,7 @@
 use tpusim_isa::num::DType;
 
 use super::math::{Combine, MapOp, Types, Val, map};
+use super::scalar::ScalarIx;
 use super::vcode::Code;
 
 /// Index of a value in its kernel's list.
@@ -21,6 +22,19 @@ pub struct Access {
     pub offset: i64,
     /// Bytes per step of each canonical dimension; 0 where the view does not vary.
     pub strides: Vec<i64>,
+    /// What moves it, known when the kernel starts.
+    pub shifts: Vec<Shift>,
+}
+
+/// A scalar that moves an access: `min(max(scalar, 0), limit) * stride` bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shift {
+    /// Which of the kernel's scalars.
+    pub scalar: ScalarIx,
+    /// The largest index.
+    pub limit: i32,
+    /// Bytes per step of the index.
+    pub stride: i64,
 }
 
 /// What a value is.

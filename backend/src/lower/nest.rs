@@ -14,7 +14,7 @@
 //! On a megacore the first grid level is split between the cores.
 
 use tpusim_isa::op::Op;
-use tpusim_isa::program::{Addr, DmaDesc, DmaDim, DmaDir, SReg};
+use tpusim_isa::program::{Addr, DmaDesc, DmaDim, DmaDir, OnChip, SReg};
 
 use super::emit::{CORE, EmitError, Emitter, ZERO};
 use super::vcode::{Object, Place};
@@ -59,7 +59,7 @@ pub struct Stream {
     /// Bytes per element.
     pub elem_bytes: u8,
     /// HBM address of the element at index zero, in bytes.
-    pub base: i64,
+    pub base: Addr,
     /// Bytes per element step along each grid level; 0 if it does not depend on the level.
     pub level_strides: Vec<i64>,
     /// Planes of the block.
@@ -471,7 +471,7 @@ impl Nest {
             if slot.level != l || s.dir != dir {
                 continue;
             }
-            let mut hbm = Addr { base: s.base, terms: Vec::new() };
+            let mut hbm = s.base.clone();
             for k in 0..l {
                 let stride = s.level_strides.get(k).copied().unwrap_or(0);
                 if stride == 0 || self.levels[k].trip() == 1 || index[k] == ZERO {
@@ -494,12 +494,13 @@ impl Nest {
             let mut inner = s.plane_rows;
             let mut outer: Vec<DmaDim> = Vec::new();
             for o in s.outer.iter().rev() {
-                outer.push(DmaDim { count: o.count, hbm_stride: o.hbm_stride, vmem_stride: i64::from(inner) });
+                outer.push(DmaDim { count: o.count, hbm_stride: o.hbm_stride, local_stride: i64::from(inner) });
                 inner *= o.count;
             }
             outer.reverse();
             let desc = DmaDesc {
                 dir,
+                mem: OnChip::Vmem,
                 elem_bytes: s.elem_bytes,
                 outer,
                 rows: s.rows,
@@ -508,7 +509,7 @@ impl Nest {
                 col_stride: s.col_stride,
                 lane_tiles: s.lane_tiles,
                 hbm,
-                vmem,
+                local: vmem,
             };
             e.dma(desc, flag);
         }

@@ -4,9 +4,12 @@
 //! (each defined once) or *pinned*: physical registers that carry values from one block to another, such as a loop's accumulators.
 //! Scalar registers are physical. [`super::schedule`] packs a block into bundles.
 
+use rustc_hash::FxHashMap;
 use tpusim_isa::num::Format;
 use tpusim_isa::op::{Field, Instr, MAX_FIELDS, Op};
 use tpusim_isa::program::SReg;
+
+use super::math::{Registers, WideOp};
 
 /// A vector register: virtual, or pinned to a physical one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,6 +68,8 @@ pub(super) const MAX_TERMS: usize = 8;
 pub struct Code {
     pub(super) instrs: Vec<CodeInstr>,
     next: i32,
+    /// Pairs of registers computed already, by operation and operands.
+    pairs: FxHashMap<(WideOp, Vec<V>), Registers>,
 }
 
 impl Code {
@@ -103,6 +108,26 @@ impl Code {
                 *slot = r.0;
             }
         }
+    }
+
+    /// A pair of registers that `code` computes from `args`, once for the whole block unless a pinned register, which may change, is
+    /// among them.
+    pub fn shared(
+        &mut self,
+        op: WideOp,
+        args: &[V],
+        code: impl FnOnce(&mut Code, WideOp, &[V]) -> Registers,
+    ) -> Registers {
+        let lasting = args.iter().all(|a| a.0 >= VIRTUAL);
+        let key = (op, args.to_vec());
+        if let Some(&pair) = self.pairs.get(&key).filter(|_| lasting) {
+            return pair;
+        }
+        let pair = code(self, op, args);
+        if lasting {
+            self.pairs.insert(key, pair);
+        }
+        pair
     }
 
     /// A vector op whose first operand is its result and whose others are vector registers.

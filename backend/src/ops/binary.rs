@@ -37,6 +37,7 @@ pub(super) static OPS: &[OpDef] = &[
     op!(ShiftLeft, elementwise_int, SHIFT_LEFT),
     op!(ShiftRightArithmetic, elementwise_int, SHIFT_RIGHT_ARITHMETIC),
     op!(ShiftRightLogical, elementwise_int, SHIFT_RIGHT_LOGICAL),
+    op!(ChloMulhi, elementwise_int, MULHI),
     op!(chlo ChloBroadcastAdd),
     op!(chlo ChloBroadcastSubtract),
     op!(chlo ChloBroadcastMultiply),
@@ -93,7 +94,9 @@ pub(super) static MINIMUM: BinaryFns = BinaryFns {
 };
 static POWER: BinaryFns =
     BinaryFns { f32: Some(libm::powf), f64: Some(libm::pow), int: Some(power), complex: Some(complex::pow) };
-static ATAN2: BinaryFns = BinaryFns { f32: Some(libm::atan2f), f64: Some(libm::atan2), ..NONE };
+static ATAN2: BinaryFns =
+    BinaryFns { f32: Some(libm::atan2f), f64: Some(libm::atan2), int: None, complex: Some(complex::atan2) };
+static MULHI: BinaryFns = BinaryFns { int: Some(mulhi), ..NONE };
 pub(super) static AND: BinaryFns = BinaryFns { int: Some(|_, a, b| a & b), ..NONE };
 pub(super) static OR: BinaryFns = BinaryFns { int: Some(|_, a, b| a | b), ..NONE };
 static XOR: BinaryFns = BinaryFns { int: Some(|_, a, b| a ^ b), ..NONE };
@@ -127,6 +130,13 @@ fn remainder(d: DType, a: i64, b: i64) -> i64 {
         (_, true) => a.wrapping_rem(b),
         (_, false) => (a as u64 % b as u64) as i64,
     }
+}
+
+/// The upper half of the product.
+fn mulhi(d: DType, a: i64, b: i64) -> i64 {
+    let wide = |v: i64| if d.is_signed() { i128::from(v) } else { i128::from(zero_extended(d, v)) };
+    // Two unsigned factors of 64 bits overflow the sign, not the bits.
+    (wide(a).wrapping_mul(wide(b)) >> d.bits()) as i64
 }
 
 /// Power by squaring, wrapping. A negative exponent gives the integer part of the power: 1 and -1 for those bases, else 0.

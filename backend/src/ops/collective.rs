@@ -7,19 +7,20 @@ use super::elementwise::Class;
 use super::reduce::reducer_rule;
 use super::region::{ScalarFn, decode, encode, single_op};
 use super::site::ensure;
-use super::{Arity, Eval, OpDef, Rule, RuleError, Site, lookup, rules};
+use super::{Arity, BinaryFns, Eval, OpDef, Rule, RuleError, Site, lookup, rules};
 use crate::eval::mesh::{Mesh, Sharding, names, shardings};
 use crate::eval::strided::{read, strides, write};
-use crate::eval::{Fault, Frame, Tensor, Value};
+use crate::eval::{Fault, Frame, Grid, Tensor, Value};
 use crate::hlo::{Attr, Opcode, ReplicaGroups, TensorType, Type};
 
 const ANY: Arity = Arity::AtLeast(0);
 const ONE: Arity = Arity::Exactly(1);
 const SOME: Arity = Arity::AtLeast(1);
 
-macro_rules! unsupported {
+/// What leaves the program or the order of its ops.
+macro_rules! refused {
     ($op:ident) => {
-        OpDef::new(Opcode::$op, ANY, Rule::Check(rules::any), Eval::Unsupported).regions(ANY)
+        OpDef::new(Opcode::$op, ANY, Rule::Check(rules::any), Eval::Values(refuse)).regions(ANY)
     };
 }
 
@@ -31,23 +32,27 @@ macro_rules! resharding {
 }
 
 pub(super) static OPS: &[OpDef] = &[
-    OpDef::new(Opcode::AllGather, SOME, Rule::Check(gather_rule), Eval::Values(all_gather)),
-    OpDef::new(Opcode::AllReduce, SOME, Rule::Check(reduce_rule), Eval::Values(all_reduce)).regions(ONE),
-    OpDef::new(Opcode::CrossReplicaSum, ONE, Rule::Infer(rules::same), Eval::Unsupported),
-    OpDef::new(Opcode::ReduceScatter, ONE, Rule::Check(scatter_rule), Eval::Values(reduce_scatter)).regions(ONE),
-    OpDef::new(Opcode::AllToAll, SOME, Rule::Check(all_to_all_rule), Eval::Values(all_to_all)),
-    OpDef::new(Opcode::CollectiveBroadcast, ONE, Rule::Infer(rules::same), Eval::Values(broadcast)),
-    OpDef::new(Opcode::CollectivePermute, ONE, Rule::Infer(rules::same), Eval::Values(permute)),
+    OpDef::new(Opcode::AllGather, SOME, Rule::Check(gather_rule), Eval::Values(all_gather)).quantized(),
+    OpDef::new(Opcode::AllReduce, SOME, Rule::Check(reduce_rule), Eval::Values(all_reduce)).regions(ONE).quantized(),
+    OpDef::new(Opcode::CrossReplicaSum, ONE, Rule::Infer(rules::same), Eval::Values(cross_replica_sum)),
+    OpDef::new(Opcode::ReduceScatter, ONE, Rule::Check(scatter_rule), Eval::Values(reduce_scatter))
+        .regions(ONE)
+        .quantized(),
+    OpDef::new(Opcode::AllToAll, SOME, Rule::Check(all_to_all_rule), Eval::Values(all_to_all)).quantized(),
+    OpDef::new(Opcode::CollectiveBroadcast, SOME, Rule::Check(rooted_rule), Eval::Values(broadcast)).quantized(),
+    OpDef::new(Opcode::CollectivePermute, ONE, Rule::Infer(rules::same), Eval::Values(permute)).quantized(),
     OpDef::new(Opcode::PartitionId, Arity::Exactly(0), Rule::Infer(id_rule), Eval::Values(partition_id)),
     OpDef::new(Opcode::ReplicaId, Arity::Exactly(0), Rule::Infer(id_rule), Eval::Values(replica_id)),
     OpDef::new(Opcode::SdyManualComputation, ANY, Rule::Check(manual_rule), Eval::Values(manual)).regions(ONE),
-    unsupported!(CollectiveReduce),
-    unsupported!(AsyncDone),
-    unsupported!(AsyncStart),
-    unsupported!(Infeed),
-    unsupported!(Outfeed),
-    unsupported!(Recv),
-    unsupported!(Send),
+    OpDef::new(Opcode::CollectiveReduce, SOME, Rule::Check(rooted_rule), Eval::Values(collective_reduce))
+        .regions(ONE)
+        .quantized(),
+    refused!(AsyncDone),
+    refused!(AsyncStart),
+    refused!(Infeed),
+    refused!(Outfeed),
+    refused!(Recv),
+    refused!(Send),
     resharding!(SdyAllGather),
     resharding!(SdyAllReduce),
     resharding!(SdyAllSlice),
@@ -55,6 +60,19 @@ pub(super) static OPS: &[OpDef] = &[
     resharding!(SdyCollectivePermute),
     resharding!(SdyReduceScatter),
 ];
+
+fn refuse<'m>(_: &mut Frame<'m>, site: &Site<'m>, _: Vec<Value>) -> Result<Vec<Value>, Fault> {
+    let why = match site.op.opcode {
+        Opcode::AsyncStart | Opcode::AsyncDone => {
+            ": start and end of an op are the compiler's to part; write the op itself, as the export before any compilation has it"
+        }
+        Opcode::Send | Opcode::Recv => {
+            ": there is no host to talk to; between devices use `collective_permute`, and pass the host's data as inputs and outputs"
+        }
+        _ => ": there is no host to feed the program; pass the data as inputs and outputs",
+    };
+    Err(Fault::Unsupported(why.into()))
+}
 
 fn identity<'m>(_: &mut Frame<'m>, _: &Site<'m>, operands: Vec<Value>) -> Result<Vec<Value>, Fault> {
     Ok(operands)
@@ -104,11 +122,65 @@ fn id_rule(_: &Site<'_>) -> Result<Vec<Type>, RuleError> {
     Ok(vec![rules::tensor(&[], DType::U32)])
 }
 
-/// Which devices work together, in order. Ids are those of partitions or of replicas; where a program has both, the evaluator
-/// does not know which are meant.
+/// What the ids of `replica_groups` and `source_target_pairs` number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ids {
+    /// Replicas; each partition works by itself.
+    Replicas,
+    /// Partitions; each replica works by itself.
+    Partitions,
+    /// Replicas; their partitions work together.
+    ReplicasOfAll,
+    /// Devices.
+    Devices,
+}
+
+/// What the ids of the collective `site` are, as the specification says for its channel.
+fn ids(site: &Site<'_>) -> Ids {
+    use Opcode::*;
+    let channel = matches!(site.op.attrs.get("channel_handle"), Some(Attr::Channel { handle, .. }) if *handle > 0)
+        || site.op.attrs.int("channel_id").is_some_and(|c| c > 0);
+    let joint = matches!(site.op.opcode, AllGather | AllReduce | ReduceScatter);
+    match (channel, joint, site.op.attrs.flag("use_global_device_ids")) {
+        (true, true, true) => Ids::Devices,
+        (true, true, false) => Ids::ReplicasOfAll,
+        (true, false, _) => Ids::Partitions,
+        (false, ..) => Ids::Replicas,
+    }
+}
+
+/// The lists of ids as lists of devices.
+fn devices_of(grid: Grid, ids: Ids, lists: &[Vec<i64>]) -> Vec<Vec<usize>> {
+    let (replicas, partitions) = (grid.replicas, grid.partitions);
+    let limit = match ids {
+        Ids::Replicas | Ids::ReplicasOfAll => replicas,
+        Ids::Partitions => partitions,
+        Ids::Devices => grid.devices(),
+    };
+    // Programs that are only partitioned are often written with ids of devices whatever the channel says.
+    let foreign = lists.iter().flatten().any(|&i| i >= limit as i64);
+    let ids = if foreign && (replicas == 1 || partitions == 1) { Ids::Devices } else { ids };
+    // Rows are padded with -1.
+    let member = |&i: &i64| usize::try_from(i).ok().filter(|&i| i < grid.devices());
+    let rows = lists.iter().map(|l| l.iter().filter_map(member).collect::<Vec<usize>>());
+    match ids {
+        Ids::Devices => rows.collect(),
+        Ids::Replicas => {
+            rows.flat_map(|l| (0..partitions).map(move |p| l.iter().map(|r| r * partitions + p).collect())).collect()
+        }
+        Ids::Partitions => {
+            rows.flat_map(|l| (0..replicas).map(move |r| l.iter().map(|p| r * partitions + p).collect())).collect()
+        }
+        Ids::ReplicasOfAll => {
+            rows.map(|l| (0..partitions).flat_map(|p| l.iter().map(move |r| r * partitions + p)).collect()).collect()
+        }
+    }
+}
+
+/// Which devices work together, in order.
 fn groups(frame: &Frame<'_>, site: &Site<'_>) -> Result<Vec<Vec<usize>>, Fault> {
-    let n = frame.devices();
-    let listed = match site.op.attrs.get("replica_groups") {
+    let grid = frame.grid();
+    let mut listed = match site.op.attrs.get("replica_groups") {
         Some(Attr::Groups(ReplicaGroups::MeshAxes(mesh, axes))) => {
             let Attr::Symbol(mesh) = mesh.as_ref() else {
                 return Err(Fault::Unsupported(" over an unnamed mesh".into()));
@@ -125,16 +197,19 @@ fn groups(frame: &Frame<'_>, site: &Site<'_>) -> Result<Vec<Vec<usize>>, Fault> 
         Some(Attr::Groups(ReplicaGroups::Listed(g))) => g.clone(),
         _ => Vec::new(),
     };
-    let both = |name: &str| site.module.attrs.int(name).unwrap_or(1) > 1;
-    if both("mhlo.num_replicas") && both("mhlo.num_partitions") {
-        return Err(Fault::Unsupported(" with both replicas and partitions".into()));
-    }
     if listed.iter().all(Vec::is_empty) {
-        return Ok(vec![(0..n).collect()]);
+        // Everybody. Where only one kind exists, that kind, whatever the channel says.
+        let all = |n: usize| vec![(0..n as i64).collect()];
+        if grid.replicas == 1 || grid.partitions == 1 {
+            return Ok(vec![(0..grid.devices()).collect()]);
+        }
+        listed = match ids(site) {
+            Ids::Replicas | Ids::ReplicasOfAll => all(grid.replicas),
+            Ids::Partitions => all(grid.partitions),
+            Ids::Devices => all(grid.devices()),
+        };
     }
-    let member = |&i: &i64| usize::try_from(i).ok().filter(|&i| i < n);
-    // Rows are padded with -1.
-    Ok(listed.iter().map(|g| g.iter().filter_map(member).collect()).collect())
+    Ok(devices_of(grid, ids(site), &listed))
 }
 
 /// The operands of the devices of this one's group, and this one's place in it.
@@ -186,19 +261,11 @@ fn part(x: &Tensor, d: usize, i: usize, n: usize) -> Result<Tensor, Fault> {
 /// Combines tensors element by element, in order, with the region of the op. Accumulators are as wide as those of `reduce`.
 fn combine<'m>(frame: &mut Frame<'m>, site: &Site<'m>, parts: &[&Tensor]) -> Result<Tensor, Fault> {
     let (block, ty) = (site.block(0)?, parts[0].ty().clone());
-    if let Some(op) = single_op(block)
+    if let Some(op) = single_op(site, block)
         && let Some(Eval::Binary(f)) = lookup(op.opcode).map(|d| d.eval)
+        && let Some(t) = folded(parts, f)
     {
-        let d = ty.dtype;
-        let bytes = match (Class::of(d), f.f32, f.f64, f.int) {
-            (Class::F32, Some(f), ..) if d != DType::F32 => Some(encode_f32(d, &fold(parts, Tensor::to_f32, f))),
-            (Class::F32 | Class::F64, _, Some(f), _) => Some(encode_f64(d, &fold(parts, Tensor::to_f64, f))),
-            (Class::Int, _, _, Some(f)) => Some(encode_i64(d, &fold(parts, Tensor::to_i64, |a, b| f(d, a, b)))),
-            _ => None,
-        };
-        if let Some(bytes) = bytes {
-            return Ok(Tensor::make(ty, bytes));
-        }
+        return Ok(t);
     }
     let mut f = ScalarFn::new(frame, site, block)?;
     let mut acc = decode(parts[0]);
@@ -210,6 +277,18 @@ fn combine<'m>(frame: &mut Frame<'m>, site: &Site<'m>, parts: &[&Tensor]) -> Res
         }
     }
     Ok(encode(&ty, &acc))
+}
+
+/// The tensors combined by `f`, in order; `None` where it has no form for their type.
+fn folded(parts: &[&Tensor], f: &BinaryFns) -> Option<Tensor> {
+    let (ty, d) = (parts.first()?.ty().clone(), parts.first()?.dtype());
+    let bytes = match (Class::of(d), f.f32, f.f64, f.int) {
+        (Class::F32, Some(f), ..) if d != DType::F32 => encode_f32(d, &fold(parts, Tensor::to_f32, f)),
+        (Class::F32 | Class::F64, _, Some(f), _) => encode_f64(d, &fold(parts, Tensor::to_f64, f)),
+        (Class::Int, _, _, Some(f)) => encode_i64(d, &fold(parts, Tensor::to_i64, |a, b| f(d, a, b))),
+        _ => return None,
+    };
+    Some(Tensor::make(ty, bytes))
 }
 
 fn fold<T: Copy>(parts: &[&Tensor], decode: impl Fn(&Tensor) -> Vec<T>, f: impl Fn(T, T) -> T) -> Vec<T> {
@@ -240,6 +319,13 @@ fn all_reduce<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) 
     Ok(out)
 }
 
+fn cross_replica_sum<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> Result<Vec<Value>, Fault> {
+    let (given, _) = meet(frame, site, &operands)?;
+    let parts: Vec<&Tensor> = given.iter().map(|g| &g[0]).collect();
+    let sum = folded(&parts, &super::binary::ADD).ok_or_else(|| Fault::invalid("cannot add the operands"))?;
+    Ok(vec![sum.into()])
+}
+
 fn reduce_scatter<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> Result<Vec<Value>, Fault> {
     let (given, place) = meet(frame, site, &operands)?;
     let d = site.dim("scatter_dimension", site.result(0)?.rank())?;
@@ -258,15 +344,68 @@ fn all_to_all<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) 
     (0..operands.len()).map(exchanged).collect()
 }
 
-/// A device in no group gets zeros.
-fn broadcast<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> Result<Vec<Value>, Fault> {
+/// One result per operand of its type; with `has_dynamic_root` the last operand holds the roots.
+fn rooted_rule(site: &Site<'_>) -> Result<(), RuleError> {
+    let n = site.op.results.len();
+    let roots = usize::from(site.op.attrs.flag("has_dynamic_root"));
+    ensure(n > 0 && site.op.operands.len() == n + roots, || "needs as many results as operands".into())?;
+    for i in 0..n {
+        let (x, r) = (site.operand(i)?, site.result(i)?);
+        ensure(rules::compatible(x, r), || format!("cannot give {r} for {x}"))?;
+        if let Some(region) = site.op.regions.first() {
+            reducer_rule(site, &region.block, &[x.dtype])?;
+        }
+    }
+    let fits = |t: &TensorType| t.dtype == DType::I32 && t.dims == [n as i64];
+    ensure(roots == 0 || fits(site.operand(n)?), || format!("the roots should be tensor<{n}xi32>"))
+}
+
+/// What the devices of this one's group gave, its place in the group, and the place of the root of each result; `None` for a
+/// device in no group.
+type Rooted = Option<(Vec<Vec<Tensor>>, usize, Vec<usize>)>;
+
+fn meet_rooted(frame: &Frame<'_>, site: &Site<'_>, operands: &[Value]) -> Result<Rooted, Fault> {
     if let Some(id) = frame.device()
         && !groups(frame, site)?.iter().flatten().any(|&g| g == id)
     {
-        return Ok(vec![zeros(site.result(0)?).into()]);
+        return Ok(None);
     }
-    let (given, _) = meet(frame, site, &operands)?;
-    Ok(given.into_iter().take(1).flatten().map(Value::Tensor).collect())
+    let (given, place) = meet(frame, site, operands)?;
+    let n = site.op.results.len();
+    let roots = match operands.get(n).and_then(Value::tensor) {
+        Some(t) => t.to_i64(),
+        None => vec![0; n],
+    };
+    let root = |&r: &i64| usize::try_from(r).ok().filter(|&r| r < given.len());
+    let roots: Option<Vec<usize>> = roots.iter().map(root).collect();
+    let roots = roots.ok_or_else(|| Fault::invalid("a root is not in the group"))?;
+    Ok(Some((given, place, roots)))
+}
+
+/// Zeros for each result; of a quantized one, what stands for zero.
+fn zero_results(site: &Site<'_>) -> Result<Vec<Tensor>, Fault> {
+    (0..site.op.results.len()).map(|i| zeros(site.result(i)?)).collect()
+}
+
+/// Everybody gets what the root gave. A device in no group gets zeros.
+fn broadcast<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> Result<Vec<Value>, Fault> {
+    let results = match meet_rooted(frame, site, &operands)? {
+        None => zero_results(site)?,
+        Some((given, _, roots)) => roots.iter().enumerate().map(|(i, &r)| given[r][i].clone()).collect(),
+    };
+    Ok(results.into_iter().map(Value::Tensor).collect())
+}
+
+/// The root gets what all gave, combined in the order of the group. The others get zeros.
+fn collective_reduce<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> Result<Vec<Value>, Fault> {
+    let mut results = zero_results(site)?;
+    if let Some((given, place, roots)) = meet_rooted(frame, site, &operands)? {
+        for (i, _) in roots.iter().enumerate().filter(|(_, r)| **r == place) {
+            let parts: Vec<&Tensor> = given.iter().map(|g| &g[i]).collect();
+            results[i] = combine(frame, site, &parts)?;
+        }
+    }
+    Ok(results.into_iter().map(Value::Tensor).collect())
 }
 
 /// A device that nobody sends to gets zeros.
@@ -275,15 +414,22 @@ fn permute<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> 
     let Some(Attr::Pairs(pairs)) = site.op.attrs.get("source_target_pairs") else {
         return Err(Fault::invalid("needs `source_target_pairs`"));
     };
-    let all: Vec<usize> = (0..frame.devices()).collect();
+    let grid = frame.grid();
+    let all: Vec<usize> = (0..grid.devices()).collect();
     let given = frame.exchange(site, &all, operands.iter().filter_map(Value::tensor).cloned().collect())?;
-    let source = pairs.iter().find(|p| p[1] == id as i64).and_then(|p| given.get(usize::try_from(p[0]).ok()?)?.first());
+    let lists: Vec<Vec<i64>> = pairs.iter().map(|p| p.to_vec()).collect();
+    let pairs = devices_of(grid, ids(site), &lists);
+    let source = pairs.iter().find(|p| p.get(1) == Some(&id)).and_then(|p| given.get(p[0])?.first());
     let ty = site.result(0)?;
-    Ok(vec![source.cloned().unwrap_or_else(|| zeros(ty)).into()])
+    Ok(vec![source.cloned().map_or_else(|| zeros(ty), Ok)?.into()])
 }
 
-fn zeros(ty: &TensorType) -> Tensor {
-    Tensor::make(ty.clone(), vec![0; ty.bytes().unwrap_or(0) as usize])
+fn zeros(ty: &TensorType) -> Result<Tensor, Fault> {
+    let n = ty.elements().unwrap_or(0) as usize;
+    if ty.quant.is_some() {
+        return super::quant::store(ty, vec![0.0; n]);
+    }
+    Ok(Tensor::make(ty.clone(), vec![0; n * ty.dtype.bytes()]))
 }
 
 fn id(site: &Site<'_>, id: usize) -> Result<Vec<Value>, Fault> {
@@ -291,13 +437,11 @@ fn id(site: &Site<'_>, id: usize) -> Result<Vec<Value>, Fault> {
 }
 
 fn partition_id<'m>(frame: &mut Frame<'m>, site: &Site<'m>, _: Vec<Value>) -> Result<Vec<Value>, Fault> {
-    let replicas = site.module.attrs.int("mhlo.num_replicas").unwrap_or(1) > 1;
-    id(site, if replicas { 0 } else { frame.device().unwrap_or(0) })
+    id(site, frame.device().unwrap_or(0) % frame.grid().partitions.max(1))
 }
 
 fn replica_id<'m>(frame: &mut Frame<'m>, site: &Site<'m>, _: Vec<Value>) -> Result<Vec<Value>, Fault> {
-    let replicas = site.module.attrs.int("mhlo.num_replicas").unwrap_or(1) > 1;
-    id(site, if replicas { frame.device().unwrap_or(0) } else { 0 })
+    id(site, frame.device().unwrap_or(0) / frame.grid().partitions.max(1))
 }
 
 fn manual_rule(site: &Site<'_>) -> Result<(), RuleError> {

@@ -2,6 +2,8 @@
 
 use tpusim_isa::num::{DType, DTypeKind};
 
+use super::binary::{broadcast_operand, broadcast_shapes};
+use super::complex_log::{log, sqrt};
 use super::elementwise::{C, UnaryFns, decode_complex};
 use super::rules::part;
 use super::site::ensure;
@@ -13,7 +15,7 @@ pub(super) static OPS: &[OpDef] = &[
     OpDef::new(Opcode::Complex, Arity::Exactly(2), Rule::Infer(complex_rule), Eval::Tensor(complex)),
     OpDef::new(Opcode::Real, Arity::Exactly(1), Rule::Infer(real_part), Eval::Tensor(real)),
     OpDef::new(Opcode::Imag, Arity::Exactly(1), Rule::Infer(real_part), Eval::Tensor(imag)),
-    OpDef::new(Opcode::ChloBroadcastComplex, Arity::Exactly(2), Rule::Check(rules::any), Eval::Unsupported),
+    OpDef::new(Opcode::ChloBroadcastComplex, Arity::Exactly(2), Rule::Check(broadcast_shapes), Eval::Tensor(broadcast)),
 ];
 
 pub(super) static CONJ: UnaryFns =
@@ -40,6 +42,16 @@ fn complex(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault> {
     let w = operands[0].dtype().bytes();
     let pairs = operands[0].bytes().chunks_exact(w).zip(operands[1].bytes().chunks_exact(w));
     Ok(Tensor::make(site.result(0)?.clone(), pairs.flat_map(|(a, b)| [a, b]).flatten().copied().collect()))
+}
+
+/// CHLO's form broadcasts the parts.
+fn broadcast(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault> {
+    let (re, im) = (broadcast_operand(site, 0, operands)?, broadcast_operand(site, 1, operands)?);
+    let ty = site.result(0)?;
+    if re.dtype() != im.dtype() || re.dtype() != part(ty.dtype) {
+        return Err(Fault::invalid(format!("{} and {} are no parts of {ty}", re.ty(), im.ty())));
+    }
+    complex(site, &[&re, &im])
 }
 
 fn real(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault> {
@@ -74,6 +86,12 @@ pub(super) fn mul(a: C, b: C) -> C {
     (a.0 * b.0 - a.1 * b.1, a.0 * b.1 + a.1 * b.0)
 }
 
+/// `x * x`, whose real part does not subtract infinities.
+pub(super) fn square(x: C) -> C {
+    let re = if x.0.abs() == x.1.abs() && x.0.is_finite() { 0.0 } else { (x.0 - x.1) * (x.0 + x.1) };
+    (re, 2.0 * (x.0 * x.1))
+}
+
 pub(super) fn div(a: C, b: C) -> C {
     // Smith's method: scale by the larger part of the divisor.
     if b.0.abs() >= b.1.abs() {
@@ -90,20 +108,6 @@ pub(super) fn div(a: C, b: C) -> C {
 pub(super) fn exp(x: C) -> C {
     let m = libm::exp(x.0);
     if x.1 == 0.0 { (m, x.1) } else { (m * libm::cos(x.1), m * libm::sin(x.1)) }
-}
-
-pub(super) fn log(x: C) -> C {
-    (libm::log(libm::hypot(x.0, x.1)), libm::atan2(x.1, x.0))
-}
-
-pub(super) fn sqrt(x: C) -> C {
-    let r = libm::hypot(x.0, x.1);
-    if r == 0.0 {
-        return (0.0, x.1);
-    }
-    // The part that does not cancel first.
-    let t = ((r + x.0.abs()) / 2.0).sqrt();
-    if x.0 >= 0.0 { (t, x.1 / (2.0 * t)) } else { (x.1.abs() / (2.0 * t), t.copysign(x.1)) }
 }
 
 pub(super) fn rsqrt(x: C) -> C {
@@ -130,11 +134,6 @@ pub(super) fn expm1(x: C) -> C {
     // exp(re) cos(im) - 1 without cancellation.
     let half = libm::sin(x.1 / 2.0);
     (libm::expm1(x.0) * libm::cos(x.1) - 2.0 * half * half, libm::exp(x.0) * libm::sin(x.1))
-}
-
-pub(super) fn log1p(x: C) -> C {
-    // |1 + x|^2 = 1 + re (2 + re) + im^2.
-    (0.5 * libm::log1p(x.0 * (2.0 + x.0) + x.1 * x.1), libm::atan2(x.1, 1.0 + x.0))
 }
 
 pub(super) fn logistic(x: C) -> C {
@@ -169,4 +168,11 @@ pub(super) fn pow(a: C, b: C) -> C {
         return (0.0, 0.0);
     }
     exp(mul(b, log(a)))
+}
+
+/// The angle whose tangent is `y / x`: `-i log((x + i y) / sqrt(x^2 + y^2))`.
+pub(super) fn atan2(y: C, x: C) -> C {
+    let (xx, yy) = (mul(x, x), mul(y, y));
+    let l = log(div((x.0 - y.1, x.1 + y.0), sqrt((xx.0 + yy.0, xx.1 + yy.1))));
+    (l.1, -l.0)
 }

@@ -12,8 +12,8 @@ const ONE: Arity = Arity::Exactly(1);
 pub(super) static OPS: &[OpDef] = &[
     OpDef::new(Opcode::Call, ANY, Rule::Check(call_rule), Eval::Values(call)).quantized(),
     OpDef::new(Opcode::Composite, ANY, Rule::Check(composite_rule), Eval::Values(composite)).quantized(),
-    OpDef::new(Opcode::If, ONE, Rule::Check(if_rule), Eval::Values(if_)).regions(Arity::Exactly(2)),
-    OpDef::new(Opcode::Case, ONE, Rule::Check(case_rule), Eval::Values(case)).regions(Arity::AtLeast(1)),
+    OpDef::new(Opcode::If, ONE, Rule::Check(if_rule), Eval::Values(if_)).regions(Arity::Exactly(2)).quantized(),
+    OpDef::new(Opcode::Case, ONE, Rule::Check(case_rule), Eval::Values(case)).regions(Arity::AtLeast(1)).quantized(),
     OpDef::new(Opcode::While, ANY, Rule::Check(while_rule), Eval::Values(while_))
         .regions(Arity::Exactly(2))
         .quantized(),
@@ -22,7 +22,6 @@ pub(super) static OPS: &[OpDef] = &[
     OpDef::new(Opcode::GetTupleElement, ONE, Rule::Infer(element_rule), Eval::Values(element)).quantized(),
     OpDef::new(Opcode::AfterAll, ANY, Rule::Infer(token_rule), Eval::Values(token)),
     OpDef::new(Opcode::CreateToken, ANY, Rule::Infer(token_rule), Eval::Values(token)),
-    OpDef::new(Opcode::CustomCall, ANY, Rule::Check(rules::any), Eval::Values(custom_call)).regions(ANY),
     OpDef::new(Opcode::Trace, ANY, Rule::Check(rules::any), Eval::Values(nothing)),
     OpDef::new(Opcode::SdyShardingConstraint, ONE, Rule::Infer(rules::same), Eval::Values(identity)),
     OpDef::new(Opcode::SdyReshard, ONE, Rule::Infer(rules::same), Eval::Values(identity)),
@@ -172,18 +171,6 @@ fn token_rule(_: &Site<'_>) -> Result<Vec<Type>, RuleError> {
 
 fn token<'m>(_: &mut Frame<'m>, _: &Site<'m>, _: Vec<Value>) -> Result<Vec<Value>, Fault> {
     Ok(vec![Value::Token])
-}
-
-/// Custom calls that only carry annotations pass their operands on.
-fn custom_call<'m>(_: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> Result<Vec<Value>, Fault> {
-    let target = site.op.attrs.text("call_target_name").unwrap_or_default();
-    let same_types = site.operand_types() == site.result_types();
-    match target {
-        "Sharding" | "annotate_device_placement" | "MoveToHost" | "MoveToDevice" | "LayoutConstraint" if same_types => {
-            Ok(operands)
-        }
-        _ => Err(Fault::Unsupported(format!(" to `{target}`"))),
-    }
 }
 
 fn region_rule(site: &Site<'_>) -> Result<(), RuleError> {

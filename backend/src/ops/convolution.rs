@@ -5,7 +5,8 @@ use tpusim_isa::num::DType;
 use tpusim_isa::num::convert::{encode_f32, encode_f64, encode_i64, round_bf16, wrap};
 
 use super::dot::rounds_to_bf16;
-use super::elementwise::Class;
+use super::elementwise::{C, Class, decode_complex};
+use super::rules::part;
 use super::site::{distinct, ensure};
 use super::window::{Axis, out_size};
 use super::{Arity, Eval, OpDef, Rule, RuleError, Site, shape};
@@ -32,7 +33,13 @@ fn order(name: &str, first: &[i64], spatial: &[i64], last: &[i64], rank: usize) 
     Ok(all)
 }
 
-fn parse(site: &Site<'_>, x: &TensorType, w: &TensorType, r: &TensorType) -> Result<Conv, RuleError> {
+fn parse(
+    site: &Site<'_>,
+    padding: &[[i64; 2]],
+    x: &TensorType,
+    w: &TensorType,
+    r: &TensorType,
+) -> Result<Conv, RuleError> {
     let Some(Attr::Conv(d)) = site.op.attrs.get("dimension_numbers") else {
         return Err(RuleError::new("needs `dimension_numbers`"));
     };
@@ -42,7 +49,7 @@ fn parse(site: &Site<'_>, x: &TensorType, w: &TensorType, r: &TensorType) -> Res
     let kernel = order("kernel", &[], &d.kernel_spatial, &[d.kernel_input_feature, d.kernel_output_feature], w.rank())?;
     let output = order("output", &[d.output_batch], &d.output_spatial, &[d.output_feature], r.rank())?;
     let stride = site.ints_or("window_strides", 1, n)?;
-    let padding = site.pairs_or_zero("padding", n)?;
+    ensure(padding.len() == n, || format!("needs {n} pairs of padding"))?;
     let base = site.ints_or("lhs_dilation", 1, n)?;
     let dilation = site.ints_or("rhs_dilation", 1, n)?;
     let reversal = site.bools_or_false("window_reversal", n)?;
@@ -66,10 +73,20 @@ fn parse(site: &Site<'_>, x: &TensorType, w: &TensorType, r: &TensorType) -> Res
     Ok(Conv { input, kernel, output, axes, feature_groups, batch_groups })
 }
 
+/// The padding that the op's attributes say.
+fn padding(site: &Site<'_>) -> Result<Vec<[i64; 2]>, RuleError> {
+    site.pairs_or_zero("padding", site.operand(0)?.rank().saturating_sub(2))
+}
+
 fn rule(site: &Site<'_>) -> Result<(), RuleError> {
+    rule_with(site, &padding(site)?)
+}
+
+/// The shape rule where the padding is `padding`.
+pub(super) fn rule_with(site: &Site<'_>, padding: &[[i64; 2]]) -> Result<(), RuleError> {
     let (x, w, r) = (site.operand(0)?, site.operand(1)?, site.result(0)?);
     ensure(x.rank() >= 2 && x.rank() == w.rank() && x.rank() == r.rank(), || format!("ranks of {x}, {w}, {r} differ"))?;
-    let c = parse(site, x, w, r)?;
+    let c = parse(site, padding, x, w, r)?;
     let n = c.axes.len();
     let (fg, bg) = (c.feature_groups as i64, c.batch_groups as i64);
     let (batch, features) = (x.dims[c.input[0]], x.dims[c.input[n + 1]]);
@@ -89,13 +106,31 @@ fn rule(site: &Site<'_>) -> Result<(), RuleError> {
 }
 
 fn convolution(site: &Site<'_>, operands: &[&Tensor], options: &EvalOptions) -> Result<Vec<Tensor>, Fault> {
+    evaluate(site, operands, &padding(site)?, options)
+}
+
+/// The convolution of the first two operands with `padding`.
+pub(super) fn evaluate(
+    site: &Site<'_>,
+    operands: &[&Tensor],
+    padding: &[[i64; 2]],
+    options: &EvalOptions,
+) -> Result<Vec<Tensor>, Fault> {
     let (x, w, ty) = (operands[0], operands[1], site.result(0)?);
-    let c = parse(site, x.ty(), w.ty(), ty)?;
+    let c = parse(site, padding, x.ty(), w.ty(), ty)?;
     let (a, b) = (shape::permute(x, &c.input), shape::permute(w, &c.kernel));
     let out: Vec<usize> = c.output.iter().map(|&d| ty.dims[d] as usize).collect();
     let wide = |d: DType| matches!(d, DType::F32 | DType::F64) || !d.is_float();
     let bytes = match (Class::of(a.dtype()), Class::of(b.dtype())) {
-        (Class::Complex, _) | (_, Class::Complex) => return Err(Fault::Unsupported(" of complex numbers".into())),
+        (Class::Complex, Class::Complex) => {
+            let f = |c: C, a: C, b: C| (c.0 + (a.0 * b.0 - a.1 * b.1), c.1 + (a.0 * b.1 + a.1 * b.0));
+            let v = run(&c, &decode_complex(&a), &decode_complex(&b), &a, &b, &out, f);
+            let parts: Vec<f64> = v.iter().flat_map(|v| [v.0, v.1]).collect();
+            encode_f64(part(ty.dtype), &parts)
+        }
+        (Class::Complex, _) | (_, Class::Complex) => {
+            return Err(Fault::Unsupported(format!(" of {} by {}", a.ty(), b.ty())));
+        }
         (Class::Int, Class::Int) if !ty.dtype.is_float() => {
             let v = run(&c, &a.to_i64(), &b.to_i64(), &a, &b, &out, |c: i64, a, b| c.wrapping_add(a.wrapping_mul(b)));
             encode_i64(ty.dtype, &v.into_iter().map(|v| wrap(ty.dtype, v)).collect::<Vec<_>>())

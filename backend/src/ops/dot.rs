@@ -6,7 +6,7 @@ use tpusim_isa::num::{DType, DTypeKind};
 
 use super::elementwise::{Class, decode_complex, encode_complex};
 use super::site::{distinct, ensure};
-use super::{Arity, Eval, OpDef, Rule, RuleError, Site, rules, shape};
+use super::{Arity, Eval, OpDef, Rule, RuleError, Site, shape};
 use crate::eval::{DotPrecision, EvalOptions, Fault, Tensor};
 use crate::hlo::{Attr, DotDims, Opcode, TensorType};
 
@@ -15,13 +15,10 @@ const TWO: Arity = Arity::Exactly(2);
 pub(super) static OPS: &[OpDef] = &[
     OpDef::new(Opcode::DotGeneral, TWO, Rule::Check(dot_rule), Eval::Tensors(dot_general)),
     OpDef::new(Opcode::Dot, TWO, Rule::Check(dot_rule), Eval::Tensors(dot_general)),
-    OpDef::new(Opcode::ChloRaggedDot, Arity::Exactly(3), Rule::Check(rules::any), Eval::Unsupported),
-    OpDef::new(Opcode::Einsum, TWO, Rule::Check(rules::any), Eval::Unsupported),
-    OpDef::new(Opcode::UnaryEinsum, Arity::Exactly(1), Rule::Check(rules::any), Eval::Unsupported),
 ];
 
 /// Dimensions of the two operands by role.
-struct Roles {
+pub(super) struct Roles {
     lhs_batch: Vec<usize>,
     lhs_free: Vec<usize>,
     lhs_contract: Vec<usize>,
@@ -30,26 +27,41 @@ struct Roles {
     rhs_contract: Vec<usize>,
 }
 
-fn roles(site: &Site<'_>, a: &TensorType, b: &TensorType) -> Result<Roles, RuleError> {
-    let dims = match site.op.attrs.get("dot_dimension_numbers") {
-        Some(Attr::Dot(d)) => d.clone(),
-        // Plain `dot`: the last dimension of a vector or matrix with the first of another.
-        None if site.op.opcode == Opcode::Dot && (1..=2).contains(&a.rank()) && (1..=2).contains(&b.rank()) => {
-            DotDims { lhs_contract: vec![a.rank() as i64 - 1], rhs_contract: vec![0], ..DotDims::default() }
-        }
-        _ => return Err(RuleError::new("needs `dot_dimension_numbers`")),
-    };
-    let (lhs_batch, lhs_contract, lhs_free) = split("left", &dims.lhs_batch, &dims.lhs_contract, a.rank())?;
-    let (rhs_batch, rhs_contract, rhs_free) = split("right", &dims.rhs_batch, &dims.rhs_contract, b.rank())?;
-    let same = |l: &[usize], r: &[usize]| l.len() == r.len() && l.iter().zip(r).all(|(&l, &r)| a.dims[l] == b.dims[r]);
-    ensure(same(&lhs_batch, &rhs_batch), || format!("batching dimensions of {a} and {b} differ"))?;
-    ensure(same(&lhs_contract, &rhs_contract), || format!("contracting dimensions of {a} and {b} differ"))?;
-    Ok(Roles { lhs_batch, lhs_free, lhs_contract, rhs_batch, rhs_free, rhs_contract })
+impl Roles {
+    /// What `dims` says of operands of types `a` and `b`.
+    pub(super) fn new(dims: &DotDims, a: &TensorType, b: &TensorType) -> Result<Roles, RuleError> {
+        let (lhs_batch, lhs_contract, lhs_free) = split_dims("left", &dims.lhs_batch, &dims.lhs_contract, a.rank())?;
+        let (rhs_batch, rhs_contract, rhs_free) = split_dims("right", &dims.rhs_batch, &dims.rhs_contract, b.rank())?;
+        let same =
+            |l: &[usize], r: &[usize]| l.len() == r.len() && l.iter().zip(r).all(|(&l, &r)| a.dims[l] == b.dims[r]);
+        ensure(same(&lhs_batch, &rhs_batch), || format!("batching dimensions of {a} and {b} differ"))?;
+        ensure(same(&lhs_contract, &rhs_contract), || format!("contracting dimensions of {a} and {b} differ"))?;
+        Ok(Roles { lhs_batch, lhs_free, lhs_contract, rhs_batch, rhs_free, rhs_contract })
+    }
+
+    /// Dimensions of the product of `a` and `b`.
+    pub(super) fn result_dims(&self, a: &TensorType, b: &TensorType) -> Vec<i64> {
+        let pick = |t: &TensorType, d: &[usize]| d.iter().map(|&d| t.dims[d]).collect::<Vec<_>>();
+        [pick(a, &self.lhs_batch), pick(a, &self.lhs_free), pick(b, &self.rhs_free)].concat()
+    }
 }
 
-type Split = (Vec<usize>, Vec<usize>, Vec<usize>);
+fn dot_dims(site: &Site<'_>) -> Result<DotDims, RuleError> {
+    let (a, b) = (site.operand(0)?, site.operand(1)?);
+    match site.op.attrs.get("dot_dimension_numbers") {
+        Some(Attr::Dot(d)) => Ok(d.clone()),
+        // Plain `dot`: the last dimension of a vector or matrix with the first of another.
+        None if site.op.opcode == Opcode::Dot && (1..=2).contains(&a.rank()) && (1..=2).contains(&b.rank()) => {
+            Ok(DotDims { lhs_contract: vec![a.rank() as i64 - 1], rhs_contract: vec![0], ..DotDims::default() })
+        }
+        _ => Err(RuleError::new("needs `dot_dimension_numbers`")),
+    }
+}
 
-fn split(side: &str, batch: &[i64], contract: &[i64], rank: usize) -> Result<Split, RuleError> {
+pub(super) type Split = (Vec<usize>, Vec<usize>, Vec<usize>);
+
+/// Batching, contracting and other dimensions of an operand.
+pub(super) fn split_dims(side: &str, batch: &[i64], contract: &[i64], rank: usize) -> Result<Split, RuleError> {
     let all = distinct(&format!("{side} dot dimensions"), &[batch, contract].concat(), rank)?;
     let free = (0..rank).filter(|d| !all.contains(d)).collect();
     let (b, c) = all.split_at(batch.len());
@@ -58,9 +70,7 @@ fn split(side: &str, batch: &[i64], contract: &[i64], rank: usize) -> Result<Spl
 
 fn dot_rule(site: &Site<'_>) -> Result<(), RuleError> {
     let (a, b, r) = (site.operand(0)?, site.operand(1)?, site.result(0)?);
-    let k = roles(site, a, b)?;
-    let pick = |t: &TensorType, d: &[usize]| d.iter().map(|&d| t.dims[d]).collect::<Vec<_>>();
-    let dims = [pick(a, &k.lhs_batch), pick(a, &k.lhs_free), pick(b, &k.rhs_free)].concat();
+    let dims = Roles::new(&dot_dims(site)?, a, b)?.result_dims(a, b);
     ensure(dims == r.dims, || format!("the result should have dimensions {dims:?}, is {r}"))
 }
 
@@ -75,8 +85,19 @@ pub(super) fn rounds_to_bf16(site: &Site<'_>, options: &EvalOptions) -> bool {
 }
 
 fn dot_general(site: &Site<'_>, operands: &[&Tensor], options: &EvalOptions) -> Result<Vec<Tensor>, Fault> {
-    let (a, b) = (operands[0], operands[1]);
-    let r = roles(site, a.ty(), b.ty())?;
+    Ok(vec![product_of(site, &dot_dims(site)?, operands[0], operands[1], site.result(0)?, options)?])
+}
+
+/// The product of `a` and `b` along `dims`, of type `ty`, at the precision that the op at `site` asks for.
+pub(super) fn product_of(
+    site: &Site<'_>,
+    dims: &DotDims,
+    a: &Tensor,
+    b: &Tensor,
+    ty: &TensorType,
+    options: &EvalOptions,
+) -> Result<Tensor, Fault> {
+    let r = Roles::new(dims, a.ty(), b.ty())?;
     let size = |t: &Tensor, d: &[usize]| d.iter().map(|&d| t.dims()[d] as usize).product::<usize>();
     let s = Sizes {
         batch: size(a, &r.lhs_batch),
@@ -86,7 +107,7 @@ fn dot_general(site: &Site<'_>, operands: &[&Tensor], options: &EvalOptions) -> 
     };
     let lhs = shape::permute(a, &[r.lhs_batch.clone(), r.lhs_free, r.lhs_contract].concat());
     let rhs = shape::permute(b, &[r.rhs_batch, r.rhs_contract, r.rhs_free].concat());
-    Ok(vec![matmul(&lhs, &rhs, s, site.result(0)?, rounds_to_bf16(site, options))?])
+    matmul(&lhs, &rhs, s, ty, rounds_to_bf16(site, options))
 }
 
 /// Sizes of a batched matrix product.

@@ -10,7 +10,8 @@ use crate::hlo::{Attr, GatherDims, Opcode, TensorType, Type};
 
 pub(super) static OPS: &[OpDef] = &[
     OpDef::new(Opcode::Gather, Arity::Exactly(2), Rule::Infer(rule), Eval::Tensor(gather)).quantized(),
-    OpDef::new(Opcode::TorchIndexSelect, Arity::Exactly(2), Rule::Check(rules::any), Eval::Unsupported),
+    OpDef::new(Opcode::TorchIndexSelect, Arity::Exactly(2), Rule::Infer(select_rule), Eval::Tensor(index_select))
+        .quantized(),
 ];
 
 fn dims<'a>(site: &Site<'a>) -> Result<&'a GatherDims, RuleError> {
@@ -157,6 +158,47 @@ pub(super) fn gather_slices(site: &Site<'_>, operands: &[&Tensor], sizes: &[i64]
         write(&mut bytes, &part, w, &kept, &offset_strides, to);
         if !next_index(&mut at, &indices.batch) {
             break;
+        }
+    }
+    Ok(Tensor::make(ty.clone(), bytes))
+}
+
+/// The indexed dimension, and how many dimensions before it are batching ones.
+fn select_dims(site: &Site<'_>) -> Result<(usize, usize), RuleError> {
+    let (x, i) = (site.operand(0)?, site.operand(1)?);
+    let (dim, batch) = (site.dim("dim", x.rank())?, site.int("batch_dims")?);
+    let batch = usize::try_from(batch).ok().filter(|&b| b <= dim && b <= i.rank());
+    let batch =
+        batch.ok_or_else(|| RuleError::new("`batch_dims` should be at most `dim` and the rank of the indices"))?;
+    ensure(x.dims[..batch] == i.dims[..batch], || format!("batching dimensions of {x} and {i} differ"))?;
+    ensure(i.dtype.is_int(), || format!("indices should be integers, not {i}"))?;
+    Ok((dim, batch))
+}
+
+fn select_rule(site: &Site<'_>) -> Result<Vec<Type>, RuleError> {
+    let ((dim, batch), x, i) = (select_dims(site)?, site.operand(0)?, site.operand(1)?);
+    Ok(vec![rules::reshaped(x, [&x.dims[..dim], &i.dims[batch..], &x.dims[dim + 1..]].concat())])
+}
+
+/// Slices along one dimension. Indices outside are moved to its ends.
+fn index_select(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault> {
+    let ((dim, batch), x, ty) = (select_dims(site)?, operands[0], site.result(0)?);
+    let (shape, w) = (x.shape(), x.dtype().bytes());
+    let product = |d: &[usize]| d.iter().product::<usize>();
+    let (batches, outer, inner) = (product(&shape[..batch]), product(&shape[batch..dim]), product(&shape[dim + 1..]));
+    let indices: Vec<i128> = operands[1].to_i64().into_iter().map(|v| int_value(operands[1].dtype(), v)).collect();
+    let per_batch = indices.len() / batches.max(1);
+    let mut bytes = Vec::with_capacity(ty.bytes().unwrap_or(0) as usize);
+    if inner * per_batch > 0 && shape[dim] == 0 && batches * outer > 0 {
+        return Err(Fault::invalid(format!("dimension {dim} of {} has no slices", x.ty())));
+    }
+    for b in 0..batches {
+        for o in 0..outer {
+            for &i in &indices[b * per_batch..(b + 1) * per_batch] {
+                let at = i.clamp(0, shape[dim] as i128 - 1) as usize;
+                let from = (((b * outer + o) * shape[dim] + at) * inner) * w;
+                bytes.extend_from_slice(&x.bytes()[from..from + inner * w]);
+            }
         }
     }
     Ok(Tensor::make(ty.clone(), bytes))

@@ -56,6 +56,16 @@ pub(super) fn logistic64(x: f64) -> f64 {
     1.0 / (1.0 + libm::exp(-x))
 }
 
+/// The inverse of `cosh`, NaN below 1.
+pub(super) fn acosh32(x: f32) -> f32 {
+    if x < 1.0 { f32::NAN } else { libm::acoshf(x) }
+}
+
+/// As [`acosh32`].
+pub(super) fn acosh64(x: f64) -> f64 {
+    if x < 1.0 { f64::NAN } else { libm::acosh(x) }
+}
+
 /// The inverse of `erf`: infinite at -1 and 1, NaN beyond.
 pub(super) fn erf_inv(y: f64) -> f64 {
     let a = y.abs();

@@ -13,18 +13,23 @@ mod binary;
 mod collective;
 mod compare;
 mod complex;
+mod complex_log;
 mod control;
 mod convolution;
+mod custom;
 mod dot;
 mod dynamic;
+mod einsum;
 mod elementwise;
 mod fft;
 mod gather;
 mod linalg;
 mod norm;
 mod quant;
+mod ragged;
 mod reduce;
 mod rng;
+mod scan;
 mod scatter;
 mod shape;
 mod slice;
@@ -147,8 +152,11 @@ pub static FAMILIES: &[Family] = &[
     Family { name: "slice", ops: slice::OPS },
     Family { name: "dynamic", ops: dynamic::OPS },
     Family { name: "dot", ops: dot::OPS },
+    Family { name: "einsum", ops: einsum::OPS },
+    Family { name: "ragged", ops: ragged::OPS },
     Family { name: "convolution", ops: convolution::OPS },
     Family { name: "reduce", ops: reduce::OPS },
+    Family { name: "scan", ops: scan::OPS },
     Family { name: "window", ops: window::OPS },
     Family { name: "gather", ops: gather::OPS },
     Family { name: "scatter", ops: scatter::OPS },
@@ -159,6 +167,7 @@ pub static FAMILIES: &[Family] = &[
     Family { name: "fft", ops: fft::OPS },
     Family { name: "quant", ops: quant::OPS },
     Family { name: "control", ops: control::OPS },
+    Family { name: "custom", ops: custom::OPS },
     Family { name: "collective", ops: collective::OPS },
 ];
 

@@ -2,12 +2,12 @@
 
 use tpusim_isa::num::convert::{encode_f64, encode_i64};
 
-use super::elementwise::{binary, unary};
 use super::site::ensure;
+use super::unary::round_to;
 use super::{Arity, Eval, OpDef, Rule, RuleError, Site};
 use crate::eval::strided::strides;
-use crate::eval::{Fault, Tensor};
-use crate::hlo::{Opcode, Quant, TensorType};
+use crate::eval::{DotPrecision, EvalOptions, Fault, Tensor};
+use crate::hlo::{Op, Opcode, Quant, TensorType, Type, ValueId};
 
 const ONE: Arity = Arity::Exactly(1);
 
@@ -48,19 +48,32 @@ fn scale_index(t: &TensorType, q: &Quant) -> impl Fn(usize) -> usize + use<> {
     move |i| i / stride % size
 }
 
+/// What the elements of `t` stand for, in its expressed type.
 fn real(t: &Tensor) -> Result<Vec<f64>, Fault> {
     let Some(q) = t.ty().quant.as_deref() else { return Ok(t.to_f64()) };
     parameters(t.ty())?;
     let scale = scale_index(t.ty(), q);
-    let value = |(i, v): (usize, i64)| (v - q.zero_points[scale(i)]) as f64 * q.scales[scale(i)];
+    let value = |(i, v): (usize, i64)| {
+        let offset = round_to(q.expressed, v.wrapping_sub(q.zero_points[scale(i)]) as f64);
+        round_to(q.expressed, offset * round_to(q.expressed, q.scales[scale(i)]))
+    };
     Ok(t.to_i64().into_iter().enumerate().map(value).collect())
 }
 
-fn store(ty: &TensorType, values: Vec<f64>) -> Result<Tensor, Fault> {
-    let (q, scale) = (parameters(ty)?, scale_index(ty, parameters(ty)?));
+/// Real numbers as stored integers of `ty`. The zero point is added before rounding, as the specification does it, so that ties
+/// go to the even stored integer. NaN is stored as 0.
+pub(super) fn store(ty: &TensorType, values: Vec<f64>) -> Result<Tensor, Fault> {
+    let q = parameters(ty)?;
+    let scale = scale_index(ty, q);
+    let round = |v: f64| round_to(q.expressed, v);
+    let (min, max) = (round(q.storage_min as f64), round(q.storage_max.max(q.storage_min) as f64));
     let stored = |(i, x): (usize, f64)| {
-        let v = (x / q.scales[scale(i)]).round_ties_even() + q.zero_points[scale(i)] as f64;
-        (v as i64).clamp(q.storage_min, q.storage_max.max(q.storage_min))
+        let scaled = round(x / round(q.scales[scale(i)]));
+        if x.is_nan() {
+            return 0.clamp(q.storage_min, q.storage_max.max(q.storage_min));
+        }
+        let v = round(scaled + round(q.zero_points[scale(i)] as f64)).max(min).min(max);
+        (v.round_ties_even() as i64).clamp(q.storage_min, q.storage_max.max(q.storage_min))
     };
     let values: Vec<i64> = values.into_iter().enumerate().map(stored).collect();
     Ok(Tensor::make(ty.clone(), encode_i64(ty.dtype, &values)))
@@ -75,16 +88,54 @@ fn dequantize(site: &Site<'_>, operands: &[&Tensor]) -> Result<Tensor, Fault> {
     Ok(Tensor::make(ty.clone(), encode_f64(ty.dtype, &real(operands[0])?)))
 }
 
-/// An elementwise op on quantized tensors: on the numbers they stand for, in the expressed type, and quantized again.
-pub(crate) fn eval_quantized(site: &Site<'_>, eval: &Eval, operands: &[&Tensor]) -> Result<Tensor, Fault> {
-    let ty = site.result(0)?;
-    let expressed = TensorType::new(ty.dims.clone(), ty.quant.as_ref().map_or(ty.dtype, |q| q.expressed));
-    let plain = |t: &&Tensor| Ok(Tensor::make(expressed.clone(), encode_f64(expressed.dtype, &real(t)?)));
-    let x: Vec<Tensor> = operands.iter().map(plain).collect::<Result<_, Fault>>()?;
-    let result = match (eval, x.as_slice()) {
-        (Eval::Unary(f), [a]) => unary(f, a, expressed.clone())?,
-        (Eval::Binary(f), [a, b]) => binary(f, a, b, expressed.clone())?,
-        _ => return Err(Fault::Unsupported(" on quantized tensors".into())),
+/// Evaluates an op that knows nothing of quantization: on the numbers that its operands stand for, in their expressed types. Its
+/// quantized results are quantized again.
+pub(crate) fn eval_quantized(
+    site: &Site<'_>,
+    eval: &Eval,
+    operands: &[&Tensor],
+    options: &EvalOptions,
+) -> Result<Vec<Tensor>, Fault> {
+    let plain = |t: &TensorType| match &t.quant {
+        Some(q) => TensorType::new(t.dims.clone(), q.expressed),
+        None => t.clone(),
     };
-    if ty.quant.is_some() { store(ty, result.to_f64()) } else { Ok(result) }
+    let real = |t: &&Tensor| match &t.ty().quant {
+        Some(_) => Ok(Tensor::make(plain(t.ty()), encode_f64(plain(t.ty()).dtype, &real(t)?))),
+        None => Ok((*t).clone()),
+    };
+    let inputs: Vec<Tensor> = operands.iter().map(real).collect::<Result<_, Fault>>()?;
+    let inputs: Vec<&Tensor> = inputs.iter().collect();
+    // The same op among values of the expressed types.
+    let mut func = site.func.clone_signature();
+    let (first, count) = (site.op.operands.len(), site.op.results.len());
+    for t in &inputs {
+        func.new_value(Type::Tensor(t.ty().clone()));
+    }
+    for i in 0..count {
+        func.new_value(Type::Tensor(plain(site.result(i)?)));
+    }
+    let value = |i: usize| ValueId::from(i);
+    let op = Op {
+        operands: (0..first).map(value).collect(),
+        results: (first..first + count).map(value).collect(),
+        regions: Vec::new(),
+        ..site.op.clone()
+    };
+    let among = Site { module: site.module, func: &func, op: &op };
+    // An MXU multiplies stored integers, without rounding.
+    let all = site.op.operands.iter().all(|v| site.func.ty(*v).tensor().is_some_and(|t| t.quant.is_some()));
+    let dot = if all { DotPrecision::Exact } else { options.dot };
+    let results = match eval {
+        Eval::Unary(f) => vec![super::eval_unary(&among, f, &inputs)?],
+        Eval::Binary(f) => vec![super::eval_binary(&among, f, &inputs)?],
+        Eval::Tensor(f) => vec![f(&among, &inputs)?],
+        Eval::Tensors(f) => f(&among, &inputs, &EvalOptions { dot, ..*options })?,
+        Eval::Values(_) | Eval::Unsupported => return Err(Fault::Unsupported(" on quantized tensors".into())),
+    };
+    let finish = |(i, t): (usize, Tensor)| {
+        let ty = site.result(i)?;
+        if ty.quant.is_some() { store(ty, t.to_f64()) } else { Ok(t) }
+    };
+    results.into_iter().enumerate().map(finish).collect()
 }

@@ -6,16 +6,17 @@ use tpusim_isa::num::convert::{encode_f32, encode_f64, encode_i64};
 use super::elementwise::Class;
 use super::region::{Num, ScalarFn, decode, encode, single_op};
 use super::site::ensure;
-use super::{Arity, BinaryFns, Eval, OpDef, Rule, RuleError, Site, lookup, rules, shape};
+use super::{Arity, BinaryFns, Eval, OpDef, Rule, RuleError, Site, lookup, shape};
 use crate::eval::{Fault, Frame, Tensor, Value};
 use crate::hlo::{Block, Opcode, TensorType};
 
 pub(super) static OPS: &[OpDef] = &[
     OpDef::new(Opcode::Reduce, Arity::AtLeast(2), Rule::Check(reduce_rule), Eval::Values(reduce))
-        .regions(Arity::Exactly(1)),
-    OpDef::new(Opcode::Map, Arity::AtLeast(1), Rule::Check(map_rule), Eval::Values(map)).regions(Arity::Exactly(1)),
-    OpDef::new(Opcode::ChloScan, Arity::AtLeast(1), Rule::Check(rules::any), Eval::Unsupported)
-        .regions(Arity::Exactly(1)),
+        .regions(Arity::Exactly(1))
+        .quantized(),
+    OpDef::new(Opcode::Map, Arity::AtLeast(1), Rule::Check(map_rule), Eval::Values(map))
+        .regions(Arity::Exactly(1))
+        .quantized(),
 ];
 
 /// The region takes scalars of the given element types, twice over, and returns them once.
@@ -67,7 +68,7 @@ fn reduce<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> R
     // Reduced dimensions last: each result is the fold of one row.
     let rows: Vec<Tensor> = tensors[..n].iter().map(|x| shape::permute(x, &order)).collect();
     let block = site.block(0)?;
-    if let (1, Some(op)) = (n, single_op(block))
+    if let (1, Some(op)) = (n, single_op(site, block))
         && let Some(Eval::Binary(f)) = lookup(op.opcode).map(|d| d.eval)
         && Class::of(rows[0].dtype()) != Class::Complex
     {

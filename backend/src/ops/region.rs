@@ -71,7 +71,10 @@ pub(super) fn encode(ty: &TensorType, values: &[Num]) -> Tensor {
 }
 
 /// If the block is `op(a, b)` of its two arguments, and `op` commutes: the op.
-pub(super) fn single_op(block: &Block) -> Option<&Op> {
+pub(super) fn single_op<'m>(site: &Site<'m>, block: &'m Block) -> Option<&'m Op> {
+    if block.args.iter().any(|v| site.func.ty(*v).tensor().is_none_or(|t| t.quant.is_some())) {
+        return None;
+    }
     let ([a, b], [op, ret]) = (block.args.as_slice(), block.ops.as_slice()) else { return None };
     let operands = op.operands == [*a, *b] || op.operands == [*b, *a];
     let commutes = matches!(

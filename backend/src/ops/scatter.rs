@@ -12,7 +12,8 @@ use crate::hlo::{Attr, Opcode, ScatterDims, Type};
 
 pub(super) static OPS: &[OpDef] =
     &[OpDef::new(Opcode::Scatter, Arity::AtLeast(3), Rule::Infer(rule), Eval::Values(scatter))
-        .regions(Arity::Exactly(1))];
+        .regions(Arity::Exactly(1))
+        .quantized()];
 
 fn dims<'a>(site: &Site<'a>) -> Result<&'a ScatterDims, RuleError> {
     match site.op.attrs.get("scatter_dimension_numbers") {

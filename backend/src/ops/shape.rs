@@ -58,6 +58,16 @@ fn constant_like(site: &Site<'_>, _: &[&Tensor]) -> Result<Tensor, Fault> {
     Ok(Tensor::make(ty.clone(), bytes.repeat(n)))
 }
 
+/// A tensor whose elements are all `value`.
+pub(super) fn filled(ty: &TensorType, value: i64) -> Tensor {
+    let one = match ty.dtype.kind() {
+        DTypeKind::Float => encode_f64(ty.dtype, &[value as f64]),
+        DTypeKind::Complex => encode_f64(rules::part(ty.dtype), &[value as f64, 0.0]),
+        _ => encode_i64(ty.dtype, &[value]),
+    };
+    Tensor::make(ty.clone(), one.repeat(ty.elements().unwrap_or(0) as usize))
+}
+
 fn iota_rule(site: &Site<'_>) -> Result<(), RuleError> {
     let r = site.result(0)?;
     site.dim("iota_dimension", r.rank()).map(|_| ())
@@ -162,7 +172,11 @@ pub(super) fn permute(x: &Tensor, permutation: &[usize]) -> Tensor {
     let own = strides(&shape);
     let out: Vec<usize> = permutation.iter().map(|&p| shape[p]).collect();
     let stride: Vec<isize> = permutation.iter().map(|&p| own[p]).collect();
-    let ty = TensorType::new(permutation.iter().map(|&p| x.dims()[p]).collect::<Vec<_>>(), x.dtype());
+    let mut ty = TensorType::new(permutation.iter().map(|&p| x.dims()[p]).collect::<Vec<_>>(), x.dtype());
+    ty.quant = x.ty().quant.clone();
+    if let Some(q) = &mut ty.quant {
+        q.axis = q.axis.and_then(|a| permutation.iter().position(|&p| p == a));
+    }
     let bytes = read(x.bytes(), x.dtype().bytes(), &out, &stride, 0);
     Tensor::make(ty, bytes)
 }

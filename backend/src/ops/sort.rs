@@ -9,8 +9,10 @@ use tpusim_isa::num::DType;
 use tpusim_isa::num::convert::encode_i64;
 
 pub(super) static OPS: &[OpDef] = &[
-    OpDef::new(Opcode::Sort, Arity::AtLeast(1), Rule::Infer(sort_rule), Eval::Values(sort)).regions(Arity::Exactly(1)),
-    OpDef::new(Opcode::ChloTopK, Arity::Exactly(1), Rule::Infer(top_k_rule), Eval::Tensors(top_k)),
+    OpDef::new(Opcode::Sort, Arity::AtLeast(1), Rule::Infer(sort_rule), Eval::Values(sort))
+        .regions(Arity::Exactly(1))
+        .quantized(),
+    OpDef::new(Opcode::ChloTopK, Arity::Exactly(1), Rule::Infer(top_k_rule), Eval::Tensors(top_k)).quantized(),
 ];
 
 /// The dimension to sort along; the last if absent, negative ones count from the end.
@@ -66,7 +68,7 @@ fn sort<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> Res
 }
 
 /// A stable sort by `less`, which need not be an order: whatever it says, this ends and gives a permutation.
-fn merge_sort(
+pub(super) fn merge_sort(
     mut items: Vec<usize>,
     mut less: impl FnMut(usize, usize) -> Result<bool, Fault>,
 ) -> Result<Vec<usize>, Fault> {
@@ -104,20 +106,28 @@ fn top_k_rule(site: &Site<'_>) -> Result<Vec<Type>, RuleError> {
 
 /// The `k` largest of each row by total order, the first of equals first.
 fn top_k(site: &Site<'_>, operands: &[&Tensor], _: &EvalOptions) -> Result<Vec<Tensor>, Fault> {
-    let (x, k) = (operands[0], site.int("k")? as usize);
+    let (values, indices) = extremes(operands[0], site.int("k")? as usize, true);
+    let (values_ty, indices_ty) = (site.result(0)?, site.result(1)?);
+    Ok(vec![encode(values_ty, &values), Tensor::make(indices_ty.clone(), encode_i64(DType::I32, &indices))])
+}
+
+/// The `k` largest or smallest of each row of `x` by total order, the first of equals first, and their places in the row.
+pub(super) fn extremes(x: &Tensor, k: usize, largest: bool) -> (Vec<Num>, Vec<i64>) {
     let n = x.shape().last().copied().unwrap_or(1);
     let values = decode(x);
-    let (mut places, mut indices) = (Vec::new(), Vec::new());
+    let (mut found, mut indices) = (Vec::new(), Vec::new());
     for base in (0..values.len()).step_by(n.max(1)) {
         let mut row: Vec<usize> = (base..base + n).collect();
-        row.sort_by(|&a, &b| match (values[a], values[b]) {
-            (Num::F(a), Num::F(b)) => b.total_cmp(&a),
-            (Num::I(a), Num::I(b)) => super::compare::int_order(x.dtype(), b, a),
-            _ => std::cmp::Ordering::Equal,
+        row.sort_by(|&a, &b| {
+            let (a, b) = if largest { (b, a) } else { (a, b) };
+            match (values[a], values[b]) {
+                (Num::F(a), Num::F(b)) => a.total_cmp(&b),
+                (Num::I(a), Num::I(b)) => super::compare::int_order(x.dtype(), a, b),
+                _ => std::cmp::Ordering::Equal,
+            }
         });
-        places.extend(row[..k].iter().map(|&p| values[p]));
+        found.extend(row[..k].iter().map(|&p| values[p]));
         indices.extend(row[..k].iter().map(|&p| (p - base) as i64));
     }
-    let (values_ty, indices_ty) = (site.result(0)?, site.result(1)?);
-    Ok(vec![encode(values_ty, &places), Tensor::make(indices_ty.clone(), encode_i64(DType::I32, &indices))])
+    (found, indices)
 }

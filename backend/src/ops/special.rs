@@ -4,7 +4,7 @@ use tpusim_isa::num::FloatFormat;
 use tpusim_isa::num::convert::encode_f64;
 
 use super::elementwise::{BinaryFns, UnaryFns, binary};
-use super::{Arity, Eval, OpDef, Rule, Site, complex, math, rules};
+use super::{Arity, Eval, OpDef, Rule, Site, complex, complex_log, math, rules};
 use crate::eval::{Fault, Tensor};
 use crate::hlo::Opcode;
 
@@ -28,6 +28,18 @@ macro_rules! unary {
     };
 }
 
+/// An inverse function, on complex numbers too.
+macro_rules! inverse {
+    ($op:ident, $f32:expr, $f64:expr, $complex:expr) => {
+        OpDef::new(
+            Opcode::$op,
+            ONE,
+            Rule::Infer(rules::elementwise_float),
+            Eval::Unary(&const { UnaryFns { complex: Some($complex), ..float($f32, $f64) } }),
+        )
+    };
+}
+
 macro_rules! unsupported {
     ($op:ident, $n:expr) => {
         OpDef::new(Opcode::$op, $n, Rule::Check(rules::any), Eval::Unsupported)
@@ -35,12 +47,12 @@ macro_rules! unsupported {
 }
 
 pub(super) static OPS: &[OpDef] = &[
-    unary!(ChloAcos, libm::acosf, libm::acos),
-    unary!(ChloAcosh, libm::acoshf, libm::acosh),
-    unary!(ChloAsin, libm::asinf, libm::asin),
-    unary!(ChloAsinh, libm::asinhf, libm::asinh),
-    unary!(ChloAtan, libm::atanf, libm::atan),
-    unary!(ChloAtanh, libm::atanhf, libm::atanh),
+    inverse!(ChloAcos, libm::acosf, libm::acos, complex_log::acos),
+    inverse!(ChloAcosh, math::acosh32, math::acosh64, complex_log::acosh),
+    inverse!(ChloAsin, libm::asinf, libm::asin, complex_log::asin),
+    inverse!(ChloAsinh, libm::asinhf, libm::asinh, complex_log::asinh),
+    inverse!(ChloAtan, libm::atanf, libm::atan, complex_log::atan),
+    inverse!(ChloAtanh, libm::atanhf, libm::atanh, complex_log::atanh),
     OpDef::new(Opcode::ChloCosh, ONE, Rule::Infer(rules::elementwise_float), Eval::Unary(&COSH)),
     OpDef::new(Opcode::ChloSinh, ONE, Rule::Infer(rules::elementwise_float), Eval::Unary(&SINH)),
     OpDef::new(Opcode::ChloTan, ONE, Rule::Infer(rules::elementwise_float), Eval::Unary(&TAN)),
@@ -68,7 +80,7 @@ static SQUARE: UnaryFns = UnaryFns {
     f32: Some(|x| x * x),
     f64: Some(|x| x * x),
     int: Some(|_, x| x.wrapping_mul(x)),
-    complex: Some(|x| complex::mul(x, x)),
+    complex: Some(complex::square),
 };
 static NEXT_AFTER: BinaryFns = float2(math::next_after32, math::next_after64);
 pub(super) static ZETA: BinaryFns = float2(|s, q| math::zeta(s.into(), q.into()) as f32, math::zeta);

@@ -3,7 +3,7 @@
 use tpusim_isa::num::{DType, FloatFormat};
 
 use super::elementwise::{C, UnaryFns};
-use super::{Arity, Eval, OpDef, Rule, Site, complex, math, rules};
+use super::{Arity, Eval, OpDef, Rule, Site, complex, complex_log, math, rules};
 use crate::eval::{Fault, Tensor};
 use crate::hlo::Opcode;
 
@@ -46,14 +46,14 @@ pub(super) static OPS: &[OpDef] = &[
     float!(Exponential, libm::expf, libm::exp, complex::exp),
     float!(ExponentialMinusOne, libm::expm1f, libm::expm1, complex::expm1),
     float!(Floor, f32::floor, f64::floor),
-    float!(Log, libm::logf, libm::log, complex::log),
-    float!(LogPlusOne, libm::log1pf, libm::log1p, complex::log1p),
+    float!(Log, libm::logf, libm::log, complex_log::log),
+    float!(LogPlusOne, libm::log1pf, libm::log1p, complex_log::log1p),
     float!(Logistic, math::logistic32, math::logistic64, complex::logistic),
     float!(RoundNearestAfz, f32::round, f64::round),
     float!(RoundNearestEven, f32::round_ties_even, f64::round_ties_even),
     float!(Rsqrt, |x| (1.0 / f64::from(x).sqrt()) as f32, |x| 1.0 / x.sqrt(), complex::rsqrt),
     float!(Sine, libm::sinf, libm::sin, complex::sin),
-    float!(Sqrt, f32::sqrt, f64::sqrt, complex::sqrt),
+    float!(Sqrt, f32::sqrt, f64::sqrt, complex_log::sqrt),
     float!(Tan, libm::tanf, libm::tan, complex::tan),
     float!(Tanh, libm::tanhf, libm::tanh, complex::tanh),
     int!(Not, |d, x| if d == DType::I1 { x ^ 1 } else { !x }),

@@ -17,9 +17,11 @@ use crate::hlo::{Opcode, TensorType, Type};
 
 pub(super) static OPS: &[OpDef] = &[
     OpDef::new(Opcode::ReduceWindow, Arity::AtLeast(2), Rule::Check(reduce_window_rule), Eval::Values(reduce_window))
-        .regions(Arity::Exactly(1)),
+        .regions(Arity::Exactly(1))
+        .quantized(),
     OpDef::new(Opcode::SelectAndScatter, Arity::Exactly(3), Rule::Infer(select_rule), Eval::Values(select_and_scatter))
-        .regions(Arity::Exactly(2)),
+        .regions(Arity::Exactly(2))
+        .quantized(),
 ];
 
 /// One dimension of a sliding window.
@@ -137,7 +139,7 @@ fn reduce_window<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value
     let tensors: Vec<&Tensor> = operands.iter().filter_map(Value::tensor).collect();
     let (n, ty, block) = (inputs(site)?, site.result(0)?, site.block(0)?);
     let axes = axes(site, tensors[0].ty())?;
-    if let (1, Some(op)) = (n, single_op(block))
+    if let (1, Some(op)) = (n, single_op(site, block))
         && let Some(Eval::Binary(f)) = lookup(op.opcode).map(|d| d.eval)
     {
         return Ok(vec![fold_windows(&axes, tensors[0], tensors[1], f, op.opcode, ty)?.into()]);

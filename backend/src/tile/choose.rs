@@ -154,6 +154,53 @@ fn split_cores(k: &VectorKernel, t: Tiling, cores: u32) -> Tiling {
     t
 }
 
+/// `block` or the next smaller one that divides `extent` and is a multiple of `unit`; else all of it.
+fn dividing(extent: u64, block: u64, unit: u64) -> u64 {
+    if extent.is_multiple_of(block) {
+        return block;
+    }
+    (1..=block / unit).rev().map(|b| b * unit).find(|b| extent.is_multiple_of(*b)).unwrap_or(extent)
+}
+
+/// As [`vector_tilings`], with blocks that do not overlap, so that each is computed once: for kernels that write over what they read.
+pub fn disjoint_vector_tilings(k: &VectorKernel, chip: &ChipSpec) -> Vec<Tiling> {
+    let n = k.dims.len();
+    let mut out = Vec::new();
+    for mut t in vector_tilings(k, chip) {
+        t.cols = dividing(k.dims[n - 1], t.cols, 128);
+        t.rows = dividing(k.dims[n - 2], t.rows, u64::from(k.group_rows()));
+        let planes = if n >= 3 { k.dims[n - 3] } else { 1 };
+        t.planes = if t.rows == k.dims[n - 2] { dividing(planes, t.planes, 1) } else { 1 };
+        let trip = |d: usize| {
+            k.dims[d]
+                / match n - d {
+                    1 => t.cols,
+                    2 => t.rows,
+                    3 => t.planes,
+                    _ => 1,
+                }
+        };
+        let first = (0..n).map(trip).find(|&blocks| blocks > 1).unwrap_or(1);
+        if !first.is_multiple_of(u64::from(t.cores)) {
+            t.cores = 1;
+        }
+        out.push(t);
+    }
+    out.dedup();
+    out
+}
+
+/// As [`dot_tilings`], without those whose blocks overlap.
+pub fn disjoint_dot_tilings(k: &DotKernel, chip: &ChipSpec) -> Vec<DotTiling> {
+    let n = k.dims.len();
+    let once = |t: &DotTiling| {
+        k.dims[n - 2].is_multiple_of(t.rows)
+            && k.dims[n - 1].is_multiple_of(t.cols)
+            && outer_trip(k, t).is_multiple_of(u64::from(t.cores))
+    };
+    dot_tilings(k, chip).into_iter().filter(once).collect()
+}
+
 /// Estimated cost of a product's tiling in cycles, as the planner sees it; not simulated time.
 #[derive(Clone, Copy, Debug)]
 struct Estimate {

@@ -195,5 +195,5 @@ pub fn vector_kernel(f: &Fusion) -> VectorKernel {
     while s.dims.len() < 2 {
         s.insert_front();
     }
-    VectorKernel { dims: s.dims, nodes: s.nodes, stores: s.stores }
+    VectorKernel { dims: s.dims, nodes: s.nodes, stores: s.stores, scalars: f.scalars.clone() }
 }

@@ -10,15 +10,19 @@
 //! A producer with users outside the kernel is computed again if that is cheap, else stored. Everything else is loaded: data
 //! movement through a [`View`] of the stored array behind it.
 
+mod dynamic;
+
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 use tpusim_isa::num::DType;
 
+use super::region::{RegionPlan, regions};
 use super::view::{View, dense_strides};
 use crate::graph::{DotSpec, Graph, NodeId, NodeOp};
-use crate::lower::expr::{Access, Kind, Node, NodeIx};
+use crate::lower::expr::{Access, Kind, Node, NodeIx, Shift};
 use crate::lower::math::{Combine, MapOp};
+use crate::lower::scalar::{Scalar, ScalarIx};
 
 /// Nodes one kernel may hold.
 pub const MAX_NODES: usize = 160;
@@ -38,12 +42,18 @@ pub struct Fusion {
     pub stores: Vec<(NodeIx, Access)>,
     /// The matrix product it is the epilogue of.
     pub product: Option<Product>,
+    /// Scalars that move what is read and written.
+    pub scalars: Vec<Scalar>,
+    /// The stored node whose array becomes that of the root: the kernel writes a part of it.
+    pub updates: Option<NodeId>,
     /// Stored nodes it reads.
     pub reads: Vec<NodeId>,
     /// Names of the source's operations in it.
     pub sources: Vec<String>,
     /// Elementwise operations on elements.
     pub vector_flops: u64,
+    /// Whether it writes over an array that it reads: no element may be read after one of another block was written.
+    pub in_place: bool,
 }
 
 /// The matrix product of a fusion.
@@ -57,6 +67,23 @@ pub struct Product {
     pub map: DimMap,
     /// Stored array behind each operand, and how the operand reads it (in elements, over the operand's dimensions).
     pub operands: [(NodeId, View); 2],
+    /// What moves each operand, in bytes.
+    pub shifts: [Vec<Shift>; 2],
+}
+
+/// How to cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// About how many nodes a kernel may hold.
+    pub max_nodes: usize,
+    /// Whether kernels of loop bodies may write over what they read.
+    pub in_place: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { max_nodes: MAX_NODES, in_place: true }
+    }
 }
 
 /// A special node with what it reads and writes.
@@ -66,6 +93,15 @@ pub struct SpecialStep {
     pub node: NodeId,
     /// The stored nodes of its results, in order; `None` for those nobody wants.
     pub results: Vec<Option<NodeId>>,
+    /// Its regions, as [`regions`] lists them.
+    pub regions: Vec<RegionPlan>,
+}
+
+impl SpecialStep {
+    /// Bytes of HBM that its regions need besides its operands and results. They never run at the same time.
+    pub fn scratch(&self) -> u64 {
+        self.regions.iter().map(|r| r.layout.bytes).max().unwrap_or(0)
+    }
 }
 
 /// One step of a program.
@@ -104,7 +140,7 @@ pub struct Plan {
 
 struct Planner<'g> {
     g: &'g Graph,
-    max_nodes: usize,
+    options: Options,
     users: Vec<Vec<NodeId>>,
     stored: BTreeSet<NodeId>,
     /// Cost of computing a node from what is loaded, per element.
@@ -113,12 +149,19 @@ struct Planner<'g> {
 
 /// Cuts `g` into kernels.
 pub fn plan(g: &Graph) -> Plan {
-    plan_with(g, MAX_NODES)
+    plan_with(g, Options::default())
 }
 
-/// Cuts `g` into kernels of at most about `max_nodes` nodes.
-pub fn plan_with(g: &Graph, max_nodes: usize) -> Plan {
-    let mut p = Planner { g, max_nodes, users: g.users(), stored: BTreeSet::new(), cost: costs(g) };
+/// A kernel that copies the stored array of `from` to that of `root`.
+pub fn copy(g: &Graph, root: NodeId, from: NodeId) -> Fusion {
+    let mut p = Planner { g, options: Options::default(), users: g.users(), stored: BTreeSet::new(), cost: costs(g) };
+    p.stored.extend([root, from]);
+    p.part(root, root, View { offset: 0, strides: dense_strides(&g.node(root).dims), shifts: Vec::new() })
+}
+
+/// Cuts `g` into kernels in a certain way.
+pub fn plan_with(g: &Graph, options: Options) -> Plan {
+    let mut p = Planner { g, options, users: g.users(), stored: BTreeSet::new(), cost: costs(g) };
     for (ix, n) in g.nodes.iter().enumerate() {
         let id = NodeId(ix as u32);
         if matches!(n.op, NodeOp::Param(_)) || matches!(&n.op, NodeOp::Const(l) if !l.is_splat()) {
@@ -143,7 +186,11 @@ pub fn plan_with(g: &Graph, max_nodes: usize) -> Plan {
         if g.node(root).elements() == 0 {
             continue;
         }
-        for f in p.kernels(root) {
+        let kernels = match &g.node(root).op {
+            NodeOp::DynUpdate { .. } => p.update(root, &todo),
+            _ => p.kernels(root),
+        };
+        for f in kernels {
             todo.extend(f.reads.iter().copied().filter(|r| p.rooted(*r) && *r != root));
             steps.push(Step::Kernel(Box::new(f)));
         }
@@ -161,11 +208,14 @@ fn costs(g: &Graph) -> Vec<u32> {
             | NodeOp::Dot(_)
             | NodeOp::Concat(_)
             | NodeOp::Pad { .. }
+            | NodeOp::DynUpdate { .. }
             | NodeOp::Special(_)
             | NodeOp::Result(_) => 1000,
             _ => 0,
         };
-        cost[ix] = n.args.iter().fold(own, |c, a| c.saturating_add(cost[a.ix()]));
+        // Indices are the scalar unit's work.
+        let args = if let NodeOp::DynSlice(_) = n.op { &n.args[..1] } else { &n.args[..] };
+        cost[ix] = args.iter().fold(own, |c, a| c.saturating_add(cost[a.ix()]));
     }
     cost
 }
@@ -186,7 +236,11 @@ impl Planner<'_> {
                 results[k] = Some(user);
             }
         }
-        SpecialStep { node, results }
+        let regions = match &self.g.node(node).op {
+            NodeOp::Special(s) => regions(s, self.options),
+            _ => Vec::new(),
+        };
+        SpecialStep { node, results, regions }
     }
 
     /// The kernels that store `root`: one, but several for concatenations and pads.
@@ -200,11 +254,8 @@ impl Planner<'_> {
                 for &a in &n.args {
                     let offset = at * row_major[*d];
                     at += self.g.node(a).dims[*d] as i64;
-                    out.push(self.part(
-                        root,
-                        a,
-                        View { offset, strides: strides_for(&self.g.node(a).dims, &row_major) },
-                    ));
+                    let strides = strides_for(&self.g.node(a).dims, &row_major);
+                    out.push(self.part(root, a, View { offset, strides, shifts: Vec::new() }));
                 }
                 out.reverse();
                 out
@@ -214,16 +265,16 @@ impl Planner<'_> {
                 let step: Vec<i64> = interior.iter().map(|&i| i as i64 + 1).collect();
                 let mut out = Vec::new();
                 if self.g.node(n.args[0]).elements() > 0 {
-                    let full: Vec<i64> = full_strides(&n.dims);
-                    let v = View { offset: 0, strides: full }.slice(low, &step);
-                    let v = View { offset: v.offset, strides: strides_for(&inner, &v.strides) };
+                    let strides: Vec<i64> = full_strides(&n.dims);
+                    let v = View { offset: 0, strides, shifts: Vec::new() }.slice(low, &step);
+                    let v = View { strides: strides_for(&inner, &v.strides), ..v };
                     out.push(self.part(root, n.args[0], v));
                 }
                 // The padding goes everywhere first.
-                out.push(self.part(root, n.args[1], View { offset: 0, strides: row_major }));
+                out.push(self.part(root, n.args[1], View::dense(&n.dims)));
                 out
             }
-            _ => vec![self.part(root, root, View { offset: 0, strides: row_major })],
+            _ => vec![self.part(root, root, View::dense(&n.dims))],
         }
     }
 
@@ -247,8 +298,23 @@ impl Planner<'_> {
         if self.stored.contains(&n) {
             return false;
         }
-        let own = self.users[n.ix()].iter().all(|u| inside.contains(u)) && !self.g.outputs.contains(&n);
+        let own = self.users[n.ix()].iter().all(|&u| self.covers(u, n, inside)) && !self.g.outputs.contains(&n);
         own || self.cost[n.ix()] <= CHEAP
+    }
+}
+
+impl Planner<'_> {
+    /// Whether the kernel with `inside` does the work of `user`: either register of an operation on pairs is computed with the other, so
+    /// what only the two of them read is computed with both, if it takes no pass over memory of its own.
+    fn covers(&self, user: NodeId, n: NodeId, inside: &BTreeSet<NodeId>) -> bool {
+        if inside.contains(&user) {
+            return true;
+        }
+        let node = self.g.node(user);
+        let NodeOp::Map(MapOp::Wide(op, part)) = node.op else { return false };
+        let other = NodeOp::Map(MapOp::Wide(op, 1 - part));
+        let twin = |&t: &NodeId| self.g.node(t).op == other && self.g.node(t).args == node.args && inside.contains(&t);
+        self.cost[n.ix()] < 1000 && self.users[n.ix()].iter().any(twin)
     }
 }
 
@@ -278,6 +344,8 @@ struct Build<'b, 'g> {
     nodes: Vec<Node>,
     memo: FxHashMap<(NodeId, DimMap), NodeIx>,
     product: Option<Product>,
+    scalars: Vec<Scalar>,
+    scalar_memo: FxHashMap<NodeId, ScalarIx>,
     reads: BTreeSet<NodeId>,
     sources: Vec<String>,
     flops: u64,
@@ -297,6 +365,8 @@ impl<'b, 'g> Build<'b, 'g> {
             nodes: Vec::new(),
             memo: FxHashMap::default(),
             product: None,
+            scalars: Vec::new(),
+            scalar_memo: FxHashMap::default(),
             reads: BTreeSet::new(),
             sources: Vec::new(),
             flops: 0,
@@ -317,7 +387,7 @@ impl<'b, 'g> Build<'b, 'g> {
             if !is_root && (self.kept.contains(&n) || !self.p.fusable(n, &self.inside)) {
                 continue;
             }
-            if self.inside.len() >= self.p.max_nodes {
+            if self.inside.len() >= self.p.options.max_nodes {
                 break;
             }
             let take = match &node.op {
@@ -404,16 +474,20 @@ impl<'b, 'g> Build<'b, 'g> {
                 strides[*c] = view.strides[d] * bytes;
             }
         }
-        let access = Access { buffer: self.root.ix(), offset: view.offset * bytes, strides };
+        let shifts = self.shifts(&view.shifts, bytes);
+        let access = Access { buffer: self.root.ix(), offset: view.offset * bytes, strides, shifts };
         Ok(Fusion {
             root: self.root,
             dims: std::mem::take(&mut self.dims),
             nodes: std::mem::take(&mut self.nodes),
             stores: vec![(ix, access)],
             product: self.product.take(),
+            scalars: std::mem::take(&mut self.scalars),
+            updates: None,
             reads: self.reads.iter().copied().collect(),
             sources: std::mem::take(&mut self.sources),
             vector_flops: self.flops,
+            in_place: false,
         })
     }
 
@@ -504,7 +578,12 @@ impl<'b, 'g> Build<'b, 'g> {
                 }
                 let operands = [node.args[0], node.args[1]].map(|a| self.base(a));
                 self.reads.extend(operands.iter().map(|(b, _)| *b));
-                self.product = Some(Product { node: n, spec: spec.clone(), map: map.clone(), operands });
+                let side = |b: &mut Self, i: usize| {
+                    let bytes = g.node(node.args[i]).dtype.bytes() as i64;
+                    b.shifts(&operands[i].1.shifts, bytes)
+                };
+                let shifts = [side(self, 0), side(self, 1)];
+                self.product = Some(Product { node: n, spec: spec.clone(), map: map.clone(), operands, shifts });
                 self.note(n);
                 Ok(self.add(Node { kind: Kind::Product, args: vec![], dtype: node.dtype, varies: used }))
             }
@@ -576,7 +655,8 @@ impl<'b, 'g> Build<'b, 'g> {
                 varies |= 1 << c;
             }
         }
-        let access = Access { buffer: base.ix(), offset: view.offset * bytes, strides };
+        let shifts = self.shifts(&view.shifts, bytes);
+        let access = Access { buffer: base.ix(), offset: view.offset * bytes, strides, shifts };
         Ok(self.add(Node { kind: Kind::Load(access), args: vec![], dtype: node.dtype, varies }))
     }
 
@@ -618,6 +698,10 @@ pub fn base_of(g: &Graph, n: NodeId, stored: &dyn Fn(NodeId) -> bool, users: &[V
         NodeOp::Slice { start, step } => {
             let (b, v) = base_of(g, operand, stored, users);
             (b, v.slice(start, step))
+        }
+        NodeOp::DynSlice(axes) => {
+            let (b, v) = base_of(g, operand, stored, users);
+            (b, v.dynamic_slice(from, &node.dims, axes, &node.args[1..]))
         }
         NodeOp::Reshape => {
             let (b, v) = base_of(g, operand, stored, users);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tpusim_isa::chip::ChipSpec;
 
-use super::choose::{dot_tilings, vector_tilings};
+use super::choose::{disjoint_dot_tilings, disjoint_vector_tilings, dot_tilings, vector_tilings};
 use super::dims::vector_kernel;
 use super::fuse::Fusion;
 use super::product::dot_kernel;
@@ -12,6 +12,7 @@ use crate::graph::Graph;
 use crate::lower::dot::{DotKernel, DotTiling, Operand};
 use crate::lower::emit::{EmitError, Emitter};
 use crate::lower::expr::{Access, Kind, Node};
+use crate::lower::scalar::{Scalar, ScalarKind};
 use crate::lower::vector::{Store, Tiling, VectorKernel};
 
 /// A fusion with its dimensions and block sizes.
@@ -31,11 +32,13 @@ impl Kernel {
         match &f.product {
             Some(p) => {
                 let k = dot_kernel(g, chip, f, p);
-                dot_tilings(&k, chip).into_iter().map(|t| Kernel::Dot(k.clone(), t)).collect()
+                let tilings = if f.in_place { disjoint_dot_tilings } else { dot_tilings };
+                tilings(&k, chip).into_iter().map(|t| Kernel::Dot(k.clone(), t)).collect()
             }
             None => {
                 let k = vector_kernel(f);
-                vector_tilings(&k, chip).into_iter().map(|t| Kernel::Vector(k.clone(), t)).collect()
+                let tilings = if f.in_place { disjoint_vector_tilings } else { vector_tilings };
+                tilings(&k, chip).into_iter().map(|t| Kernel::Vector(k.clone(), t)).collect()
             }
         }
     }
@@ -68,8 +71,24 @@ fn dims(d: &[u64]) -> String {
 
 fn access(a: &Access) -> String {
     let strides: Vec<String> = a.strides.iter().map(i64::to_string).collect();
-    let offset = if a.offset == 0 { String::new() } else { format!(" + {}", a.offset) };
+    let mut offset = if a.offset == 0 { String::new() } else { format!(" + {}", a.offset) };
+    for s in &a.shifts {
+        offset += &format!(" + clamp(s{}, 0, {}) * {}", s.scalar, s.limit, s.stride);
+    }
     format!("buffer {}{offset} strides [{}]", a.buffer, strides.join(", "))
+}
+
+fn scalars(f: &mut fmt::Formatter<'_>, list: &[Scalar]) -> fmt::Result {
+    for (ix, s) in list.iter().enumerate() {
+        let args: Vec<String> = s.args.iter().map(|a| format!("s{a}")).collect();
+        let what = match &s.kind {
+            ScalarKind::Load(a) => format!("load {}", access(a)),
+            ScalarKind::Imm(v) => v.to_string(),
+            ScalarKind::Map(op, _) => format!("{op:?} {}", args.join(", ")).to_lowercase(),
+        };
+        writeln!(f, "  s{ix} = {what} : {}", s.dtype)?;
+    }
+    Ok(())
 }
 
 fn values(f: &mut fmt::Formatter<'_>, nodes: &[Node], stores: &[Store]) -> fmt::Result {
@@ -103,6 +122,7 @@ impl fmt::Display for Kernel {
                     "  block planes {} rows {} cols {}, unroll rows {} lanes {}, cores {}",
                     t.planes, t.rows, t.cols, t.row_unroll, t.lane_unroll, t.cores
                 )?;
+                scalars(f, &k.scalars)?;
                 values(f, &k.nodes, &k.stores)
             }
             Kernel::Dot(k, t) => {
@@ -113,6 +133,7 @@ impl fmt::Display for Kernel {
                     "  block rows {} cols {} k {}, order {order}, chunk {}, MXUs rows {} cols {} k {}, cores {}",
                     t.rows, t.cols, t.k, t.chunk, t.row_split, t.col_split, t.k_split, t.cores
                 )?;
+                scalars(f, &k.scalars)?;
                 let mut operand = |name: &str, o: &Operand| writeln!(f, "  {name} {} : {}", access(&o.access), o.dtype);
                 operand("stream", &k.stream)?;
                 operand("weights", &k.weights)?;

@@ -1,5 +1,8 @@
 //! HBM addresses: every stored array gets a range that no other array needs while it is alive.
+//!
+//! What a loop or a branch needs inside is laid out first, from zero: it becomes one array of the step that runs it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tpusim_isa::program::{Buffer, BufferKind};
@@ -13,21 +16,51 @@ const ALIGN: u64 = 512;
 /// Addresses of all stored arrays.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryPlan {
-    /// Buffers of the program.
+    /// Buffers of the program; `live` counts steps.
     pub buffers: Vec<Buffer>,
     /// First byte of each node's array; `None` if it is not stored.
     pub address: Vec<Option<u64>>,
+    /// First byte of what steps with regions need inside, by node.
+    pub scratch: BTreeMap<NodeId, u64>,
     /// Bytes in use at the worst moment.
     pub peak: u64,
 }
 
-/// Lays out the arrays of a plan. Parameters, constants and results stay for the whole program; temporaries take the lowest
-/// range that is free from their first write to their last read.
-pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
-    let steps = plan.steps.len() as u32;
+/// Where a region finds an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the array of this operand of the node that holds the region.
+    Operand(usize),
+    /// In the array of this result of that node.
+    Result(usize),
+    /// At this offset of the node's scratch memory.
+    Scratch(u64),
+}
+
+/// The arrays of a region.
+#[derive(Clone, Debug, Default)]
+pub struct Layout {
+    /// Place of each node's array; `None` if it is not stored.
+    pub place: Vec<Option<Place>>,
+    /// Offset of the scratch memory of the region's own steps with regions, by node.
+    pub scratch: BTreeMap<NodeId, u64>,
+    /// Bytes of scratch memory.
+    pub bytes: u64,
+}
+
+/// First and last steps at which nodes' arrays are needed.
+struct Lives {
+    first: Vec<Option<u32>>,
+    last: Vec<u32>,
+    /// Nodes that share the array of another one.
+    shares: Vec<Option<NodeId>>,
+    /// The parameter whose array a result lies in.
+    donor: Vec<Option<NodeId>>,
+}
+
+fn lives(g: &Graph, plan: &Plan) -> Lives {
     let mut first: Vec<Option<u32>> = vec![None; g.nodes.len()];
     let mut last = vec![0u32; g.nodes.len()];
-    // Nodes that share the array of another one.
     let mut shares: Vec<Option<NodeId>> = vec![None; g.nodes.len()];
     for (i, s) in plan.steps.iter().enumerate() {
         let i = i as u32;
@@ -37,6 +70,11 @@ pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
         for w in s.writes() {
             first[w.ix()].get_or_insert(i);
             last[w.ix()] = last[w.ix()].max(i);
+        }
+        if let Step::Kernel(f) = s
+            && let Some(operand) = f.updates
+        {
+            shares[operand.ix()] = Some(f.root);
         }
         if let Step::Special(s) = s
             && let NodeOp::Special(what) = &g.node(s.node).op
@@ -48,19 +86,93 @@ pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
             }
         }
     }
-    // The last of a chain of nodes that share an array stands for all of them; results come after their operands.
+    for o in &g.outputs {
+        last[o.ix()] = plan.steps.len() as u32;
+    }
+    // The last of a chain of nodes that share an array stands for all of them; results come after their operands. A chain that starts
+    // at a parameter lies in the parameter's array.
+    let mut donor: Vec<Option<NodeId>> = vec![None; g.nodes.len()];
     for n in (0..g.nodes.len()).rev() {
         if let Some(r) = shares[n] {
             let end = shares[r.ix()].unwrap_or(r);
             shares[n] = Some(end);
-            first[end.ix()] = first[end.ix()].min(first[n]).or(first[n]);
+            // Of two numbers the lower, of a number and nothing the number.
+            first[end.ix()] = first[n].map_or(first[end.ix()], |f| Some(first[end.ix()].map_or(f, |e| e.min(f))));
+            if let NodeOp::Param(_) = g.nodes[n].op {
+                donor[end.ix()] = Some(NodeId(n as u32));
+            }
         }
     }
+    Lives { first, last, shares, donor }
+}
+
+/// An array to be placed.
+struct Item {
+    bytes: u64,
+    live: (u32, u32),
+}
+
+/// First bytes of arrays, each at the lowest gap above `base` between those placed before that are alive at the same time; and the end.
+fn allocate(items: &[Item], base: u64) -> (Vec<u64>, u64) {
+    let mut placed: Vec<(u64, u64)> = Vec::new();
+    let mut top = base;
+    let mut starts = Vec::new();
+    for (i, item) in items.iter().enumerate() {
+        let (from, to) = item.live;
+        let meets = |o: &&Item| o.live.0 <= to && from <= o.live.1;
+        let mut busy: Vec<(u64, u64)> =
+            items[..i].iter().zip(&placed).filter(|(o, _)| meets(o)).map(|(_, p)| *p).collect();
+        busy.sort_unstable();
+        let mut at = base;
+        for (lo, hi) in busy {
+            if at + item.bytes <= lo {
+                break;
+            }
+            at = at.max(hi);
+        }
+        let end = (at + item.bytes).next_multiple_of(ALIGN);
+        placed.push((at, end));
+        starts.push(at);
+        top = top.max(end);
+    }
+    (starts, top)
+}
+
+/// What needs a place for some of the steps: arrays of nodes for which `temporary` holds, and scratch memory of steps, in order of their
+/// first step.
+fn temporaries(g: &Graph, plan: &Plan, l: &Lives, temporary: &dyn Fn(usize) -> bool) -> Vec<(NodeId, bool, Item)> {
+    let mut all: Vec<(NodeId, bool, Item)> = Vec::new();
+    for n in (0..g.nodes.len()).filter(|&n| l.shares[n].is_none() && temporary(n)) {
+        if let Some(from) = l.first[n] {
+            all.push((NodeId(n as u32), false, Item { bytes: g.nodes[n].bytes(), live: (from, l.last[n]) }));
+        }
+    }
+    for (i, s) in plan.steps.iter().enumerate() {
+        if let Step::Special(s) = s
+            && s.scratch() > 0
+        {
+            all.push((s.node, true, Item { bytes: s.scratch(), live: (i as u32, i as u32) }));
+        }
+    }
+    all.sort_by_key(|(n, scratch, item)| (item.live.0, *n, *scratch));
+    all
+}
+
+/// Lays out the arrays of a plan. Parameters, constants and results stay for the whole program; temporaries take the lowest
+/// range that is free from their first write to their last read.
+pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
+    let steps = plan.steps.len() as u32;
+    let lives = lives(g, plan);
     let mut out = MemoryPlan { address: vec![None; g.nodes.len()], ..MemoryPlan::default() };
     let mut fixed = 0u64;
     let end = steps.saturating_sub(1);
     let mut place = |out: &mut MemoryPlan, n: NodeId, kind: BufferKind, live: (u32, u32)| {
         let bytes = g.node(n).bytes();
+        if let Some(offset) = lives.donor[n.ix()].and_then(|d| out.address[d.ix()]) {
+            out.address[n.ix()] = Some(offset);
+            out.buffers.push(Buffer { offset, bytes, kind, live });
+            return;
+        }
         out.address[n.ix()] = Some(fixed);
         out.buffers.push(Buffer { offset: fixed, bytes, kind, live });
         fixed += bytes.next_multiple_of(ALIGN);
@@ -69,7 +181,7 @@ pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
         place(&mut out, p, BufferKind::Param(i as u32), (0, end));
     }
     for (i, &o) in g.outputs.iter().enumerate() {
-        let from = first[o.ix()].unwrap_or(0);
+        let from = lives.first[o.ix()].unwrap_or(0);
         place(&mut out, o, BufferKind::Output(i as u32), (from, end));
     }
     for (ix, n) in g.nodes.iter().enumerate() {
@@ -80,37 +192,53 @@ pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
             place(&mut out, NodeId(ix as u32), BufferKind::Constant(data), (0, end));
         }
     }
-    let base = fixed;
-    // Temporaries in order of their first write, each at the lowest gap between those alive at the same time.
-    let mut temps: Vec<usize> =
-        (0..g.nodes.len()).filter(|&n| first[n].is_some() && out.address[n].is_none() && shares[n].is_none()).collect();
-    temps.sort_by_key(|&n| (first[n], n));
-    let mut placed: Vec<(u64, u64, u32, u32)> = Vec::new();
-    let mut top = base;
-    for n in temps {
-        let (from, to) = (first[n].unwrap_or(0), last[n]);
-        let bytes = g.nodes[n].bytes();
-        let mut busy: Vec<(u64, u64)> =
-            placed.iter().filter(|p| p.2 <= to && from <= p.3).map(|p| (p.0, p.1)).collect();
-        busy.sort_unstable();
-        let mut at = base;
-        for (lo, hi) in busy {
-            if at + bytes <= lo {
-                break;
-            }
-            at = at.max(hi);
+    for n in 0..g.nodes.len() {
+        if let (Some(d), None) = (lives.donor[n], out.address[n]) {
+            out.address[n] = out.address[d.ix()];
         }
-        let end = (at + bytes).next_multiple_of(ALIGN);
-        placed.push((at, end, from, to));
-        top = top.max(end);
-        out.address[n] = Some(at);
-        out.buffers.push(Buffer { offset: at, bytes, kind: BufferKind::Temp, live: (from, to) });
     }
-    for (n, s) in shares.iter().enumerate() {
+    let temps = temporaries(g, plan, &lives, &|n| out.address[n].is_none());
+    let (nodes, items): (Vec<(NodeId, bool)>, Vec<Item>) = temps.into_iter().map(|(n, s, i)| ((n, s), i)).unzip();
+    let (starts, top) = allocate(&items, fixed);
+    for (((node, scratch), item), at) in nodes.iter().zip(&items).zip(starts) {
+        if *scratch {
+            out.scratch.insert(*node, at);
+        } else {
+            out.address[node.ix()] = Some(at);
+        }
+        out.buffers.push(Buffer { offset: at, bytes: item.bytes, kind: BufferKind::Temp, live: item.live });
+    }
+    for (n, s) in lives.shares.iter().enumerate() {
         if let Some(s) = s {
             out.address[n] = out.address[s.ix()];
         }
     }
     out.peak = top;
+    out
+}
+
+/// Lays out the arrays of a region. Those of `pinned` nodes, parameters among them, lie elsewhere.
+pub fn layout(g: &Graph, plan: &Plan, pinned: &BTreeMap<NodeId, Place>) -> Layout {
+    let lives = lives(g, plan);
+    let mut out = Layout { place: vec![None; g.nodes.len()], ..Layout::default() };
+    for (n, p) in pinned {
+        out.place[n.ix()] = Some(*p);
+    }
+    let temps = temporaries(g, plan, &lives, &|n| out.place[n].is_none());
+    let (nodes, items): (Vec<(NodeId, bool)>, Vec<Item>) = temps.into_iter().map(|(n, s, i)| ((n, s), i)).unzip();
+    let (starts, top) = allocate(&items, 0);
+    for ((node, scratch), at) in nodes.iter().zip(starts) {
+        if *scratch {
+            out.scratch.insert(*node, at);
+        } else {
+            out.place[node.ix()] = Some(Place::Scratch(at));
+        }
+    }
+    for (n, s) in lives.shares.iter().enumerate() {
+        if let Some(s) = s {
+            out.place[n] = out.place[s.ix()];
+        }
+    }
+    out.bytes = top;
     out
 }

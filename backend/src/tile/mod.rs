@@ -7,7 +7,8 @@
 //! - [`product`]: the same for matrix products;
 //! - [`choose`]: block sizes by estimated cost;
 //! - [`kernel`]: what comes out, with its text form;
-//! - [`memory`]: HBM addresses by liveness.
+//! - [`memory`]: HBM addresses by liveness;
+//! - [`region`]: loops and branches, each planned by itself.
 
 pub mod choose;
 pub mod dims;
@@ -15,4 +16,5 @@ pub mod fuse;
 pub mod kernel;
 pub mod memory;
 pub mod product;
+pub mod region;
 pub mod view;

@@ -78,7 +78,8 @@ pub fn dot_kernel(g: &Graph, chip: &ChipSpec, f: &Fusion, p: &Product) -> DotKer
         let mut strides: Vec<i64> = batches.iter().map(|b| b.operand[side]).collect();
         strides.push(own.operand[side]);
         strides.push(stride(side, k_dim[side]));
-        let access = Access { buffer: p.operands[side].0.ix(), offset: views[side].offset * bytes[side], strides };
+        let (buffer, offset) = (p.operands[side].0.ix(), views[side].offset * bytes[side]);
+        let access = Access { buffer, offset, strides, shifts: p.shifts[side].clone() };
         Operand { access, dtype: ops[side].dtype }
     };
     let mut order: Vec<&Dim> = batches.iter().collect();
@@ -93,6 +94,7 @@ pub fn dot_kernel(g: &Graph, chip: &ChipSpec, f: &Fusion, p: &Product) -> DotKer
         format: format_for(chip, ops[0].dtype, ops[1].dtype),
         nodes,
         stores,
+        scalars: f.scalars.clone(),
     }
 }
 

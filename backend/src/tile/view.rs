@@ -1,7 +1,21 @@
 //! Views: how a value that only moves data is read straight from the buffer behind it.
 //!
 //! Arrays in HBM are dense and row-major, so broadcasts, transposes, slices and reversals of a stored array are only other strides and
-//! offsets, and a reshape is too where the dimensions it joins lie one after the other.
+//! offsets, and a reshape is too where the dimensions it joins lie one after the other. A dynamic slice adds an index that the kernel
+//! reads when it starts, times a stride.
+
+use crate::graph::NodeId;
+
+/// An index that moves a view: `min(max(index, 0), limit) * stride` elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shift {
+    /// The index, an integer scalar.
+    pub index: NodeId,
+    /// The largest index at which the view lies inside its array.
+    pub limit: u64,
+    /// Elements that one step of the index moves.
+    pub stride: i64,
+}
 
 /// A strided reading of a stored array; strides and offset count elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,6 +24,8 @@ pub struct View {
     pub offset: i64,
     /// Elements between neighbours of each dimension; 0 where a dimension repeats.
     pub strides: Vec<i64>,
+    /// What moves it when the program runs.
+    pub shifts: Vec<Shift>,
 }
 
 /// Row-major strides of `dims`; a size of one gets stride 0, since nothing ever steps along it.
@@ -26,7 +42,7 @@ pub fn dense_strides(dims: &[u64]) -> Vec<i64> {
 impl View {
     /// All of a stored array.
     pub fn dense(dims: &[u64]) -> View {
-        View { offset: 0, strides: dense_strides(dims) }
+        View { offset: 0, strides: dense_strides(dims), shifts: Vec::new() }
     }
 
     /// The view of a broadcast: operand dimension `i` is result dimension `map[i]`.
@@ -37,18 +53,31 @@ impl View {
                 strides[d] = self.strides[i];
             }
         }
-        View { offset: self.offset, strides }
+        View { strides, ..self.clone() }
     }
 
     /// The view of a transpose.
     pub fn transpose(&self, perm: &[usize]) -> View {
-        View { offset: self.offset, strides: perm.iter().map(|&p| self.strides[p]).collect() }
+        View { strides: perm.iter().map(|&p| self.strides[p]).collect(), ..self.clone() }
     }
 
     /// The view of a slice.
     pub fn slice(&self, start: &[u64], step: &[i64]) -> View {
         let offset = start.iter().zip(&self.strides).map(|(&s, &st)| s as i64 * st).sum::<i64>() + self.offset;
-        View { offset, strides: self.strides.iter().zip(step).map(|(&st, &k)| st * k).collect() }
+        let strides = self.strides.iter().zip(step).map(|(&st, &k)| st * k).collect();
+        View { offset, strides, shifts: self.shifts.clone() }
+    }
+
+    /// The view of a part of sizes `part` of an array of sizes `whole`, which starts at `indices` along `axes`.
+    pub fn dynamic_slice(&self, whole: &[u64], part: &[u64], axes: &[usize], indices: &[NodeId]) -> View {
+        let mut view = self.clone();
+        for (&d, &index) in axes.iter().zip(indices) {
+            let (limit, stride) = (whole[d] - part[d], self.strides[d]);
+            if limit > 0 && stride != 0 {
+                view.shifts.push(Shift { index, limit, stride });
+            }
+        }
+        view
     }
 
     /// The view of a reshape, if it has one.
@@ -94,7 +123,7 @@ impl View {
                 }
             }
         }
-        Some(View { offset: self.offset, strides })
+        Some(View { strides, ..self.clone() })
     }
 }
 
@@ -119,8 +148,20 @@ mod tests {
     #[test]
     fn slices_and_broadcasts_compose() {
         let v = View::dense(&[4, 8]).slice(&[1, 6], &[2, -2]);
-        assert_eq!(v, View { offset: 14, strides: vec![16, -2] });
+        assert_eq!(v, View { offset: 14, strides: vec![16, -2], shifts: vec![] });
         let b = View::dense(&[4, 1]).broadcast(&[4, 1], &[0, 2], &[4, 7, 9]);
         assert_eq!(b.strides, [1, 0, 0]);
+    }
+
+    // Oracle: element (i + a, j + b) of a 4 x 8 array, then with its dimensions exchanged and joined.
+    #[test]
+    fn dynamic_slices_move_a_view() {
+        let (a, b) = (NodeId(7), NodeId(9));
+        let v = View::dense(&[4, 8]).dynamic_slice(&[4, 8], &[2, 8], &[0, 1], &[a, b]);
+        assert_eq!(v.shifts, [Shift { index: a, limit: 2, stride: 8 }]);
+        let t = v.transpose(&[1, 0]).dynamic_slice(&[8, 2], &[3, 2], &[0], &[b]);
+        assert_eq!(t.strides, [1, 8]);
+        assert_eq!(t.shifts[1], Shift { index: b, limit: 5, stride: 1 });
+        assert_eq!(v.reshape(&[2, 8], &[16]).unwrap().shifts, v.shifts);
     }
 }

@@ -5,10 +5,14 @@
 //!
 //! info 0 "reduce.1" source "jit(f)/reduce" at "f.py:3" mxu_flops 0 vector_flops 1024 dtype f32 cores 1 modelled 0
 //!
+//! flow 0 while "stablehlo.while" at "f.py:5"
+//! flow 1 case "stablehlo.case" at "f.py:7"
+//!
 //! buffer 0 param 0 offset 0 bytes 4096 live 0..0
 //! buffer 1 const offset 4096 bytes 512 live 0..0 data x"0000803f" zero*508
 //!
 //! desc d0 load elem 4 rows 8 stride 512 cols 128 stride 4 lane_tiles 1 outer [4: 4096, 8] hbm 0 + s3*4096 vmem 64
+//! desc d1 load elem 4 rows 1 stride 0 cols 16 stride 4 hbm 4096 smem 0
 //!
 //! code {
 //!   op 0 {
@@ -17,13 +21,28 @@
 //!       { vld v1, [s2+64], 1 ; vadd.f32 v3, v1, v2 }
 //!     }
 //!   }
+//!   while 0 {
+//!     { dma d1, flag0 }
+//!     { dma.wait flag0, 1 }
+//!     { s.ld s2, [s0+0] }
+//!   } test s2 {
+//!     case 1 s2 {
+//!       branch {
+//!         op 0 { }
+//!       }
+//!       branch {
+//!       }
+//!     }
+//!   }
 //! }
 //! ```
 //!
 //! Operands stand in the order of the instruction table: `v1` vector, `m1` mask, `s1` scalar registers, `mxu0`, `xlu1`, `flag3`,
 //! `d5` for descriptor 5, formats by name, immediates in decimal, in hexadecimal or, with a point, as the bits of an f32. Memory
-//! instructions write their scalar register and first immediate as `[s2+64]`. `outer [count: hbm_stride, vmem_stride]` repeats,
-//! outermost first. White space separates tokens and is otherwise free; `//` starts a comment.
+//! instructions write their scalar register and first immediate as `[s2+64]`. `outer [count: hbm_stride, local_stride]` repeats,
+//! outermost first; a descriptor ends with where its block is in `vmem` or `smem`, and needs no `lane_tiles` for the latter. White space separates tokens and is otherwise free; `//` starts a comment.
+//!
+//! `while f { condition } test s2 { body }` and `case f s2 { branch { ... } ... }` name entry `f` of the flows.
 //!
 //! [`print()`] and [`parse()`] are exact inverses for every program whose nesting is within [`MAX_DEPTH`](crate::program::MAX_DEPTH),
 //! whose unused instruction arguments are 0 and whose constants hold at most [`MAX_ZERO_RUN_BYTES`] bytes of zero runs.

@@ -35,6 +35,9 @@ impl Parser<'_> {
             if self.eat("info")? {
                 let info = self.info(p.ops.len())?;
                 p.ops.push(info);
+            } else if self.eat("flow")? {
+                let flow = self.flow(p.flows.len())?;
+                p.flows.push(flow);
             } else if self.eat("buffer")? {
                 let buffer = self.buffer(p.buffers.len())?;
                 p.buffers.push(buffer);
@@ -46,7 +49,7 @@ impl Parser<'_> {
                 p.body = self.nodes(1)?;
                 return Ok(p);
             } else {
-                return self.expected("`info`, `buffer`, `desc` or `code`");
+                return self.expected("`info`, `flow`, `buffer`, `desc` or `code`");
             }
         }
     }
@@ -81,10 +84,42 @@ impl Parser<'_> {
                 let op = self.unsigned("the index of an info")?;
                 self.sign('{')?;
                 nodes.push(Node::Op { op, body: self.nodes(depth + 1)? });
+            } else if self.eat("while")? {
+                nodes.push(self.while_loop(depth)?);
+            } else if self.eat("case")? {
+                nodes.push(self.case(depth)?);
             } else {
-                return self.expected("a bundle `{ ... }`, `loop`, `op` or `}`");
+                return self.expected("a bundle `{ ... }`, `loop`, `op`, `while`, `case` or `}`");
             }
         }
+    }
+
+    /// The rest of a `while`.
+    fn while_loop(&mut self, depth: usize) -> Result<Node> {
+        let info = self.unsigned("the index of a flow")?;
+        self.sign('{')?;
+        let cond = self.nodes(depth + 1)?;
+        self.word("test")?;
+        let test = self.sreg()?;
+        self.sign('{')?;
+        Ok(Node::While { info, cond, test, body: self.nodes(depth + 1)? })
+    }
+
+    /// The rest of a `case`.
+    fn case(&mut self, depth: usize) -> Result<Node> {
+        let info = self.unsigned("the index of a flow")?;
+        let selector = self.sreg()?;
+        self.sign('{')?;
+        let mut branches = Vec::new();
+        while self.eat("branch")? {
+            self.sign('{')?;
+            branches.push(self.nodes(depth + 1)?);
+        }
+        if !self.is_sign('}') {
+            return self.expected("`branch` or `}`");
+        }
+        self.advance()?;
+        Ok(Node::Case { info, selector, branches })
     }
 
     fn bundle(&mut self) -> Result<Bundle> {

@@ -6,7 +6,7 @@ use super::AsmError;
 use super::tables::dtype_word;
 use crate::num::Format;
 use crate::op::{Field, Instr, Op};
-use crate::program::{Addr, Buffer, BufferKind, DmaDesc, DmaDir, Node, OpInfo, Program};
+use crate::program::{Addr, Buffer, BufferKind, DmaDesc, DmaDir, FlowInfo, Node, OnChip, OpInfo, Program};
 
 /// Shortest run of zero bytes that is written as `zero*n`.
 const ZERO_RUN: usize = 16;
@@ -46,6 +46,7 @@ fn write_program(out: &mut String, p: &Program) -> fmt::Result {
     quote(out, &p.chip);
     writeln!(out, " hbm_peak {} vmem_peak {}", p.hbm_peak_bytes, p.vmem_peak_bytes)?;
     section(out, &p.ops, write_info)?;
+    section(out, &p.flows, write_flow)?;
     section(out, &p.buffers, write_buffer)?;
     section(out, &p.descs, write_desc)?;
     out.push_str("\ncode {\n");
@@ -74,6 +75,14 @@ fn write_info(out: &mut String, i: usize, op: &OpInfo) -> fmt::Result {
     quote(out, &op.location);
     write!(out, " mxu_flops {} vector_flops {} dtype {}", op.mxu_flops, op.vector_flops, dtype_word(op.dtype))?;
     write!(out, " cores {} modelled {}", op.cores, op.modelled_cycles)
+}
+
+fn write_flow(out: &mut String, i: usize, flow: &FlowInfo) -> fmt::Result {
+    write!(out, "flow {i} {} ", flow.kind.name())?;
+    quote(out, &flow.name);
+    out.push_str(" at ");
+    quote(out, &flow.location);
+    Ok(())
 }
 
 fn write_buffer(out: &mut String, i: usize, b: &Buffer) -> fmt::Result {
@@ -121,14 +130,20 @@ fn write_desc(out: &mut String, i: usize, d: &DmaDesc) -> fmt::Result {
         DmaDir::Store => "store",
     };
     write!(out, "desc d{i} {dir} elem {} rows {} stride {}", d.elem_bytes, d.rows, d.row_stride)?;
-    write!(out, " cols {} stride {} lane_tiles {}", d.cols, d.col_stride, d.lane_tiles)?;
+    write!(out, " cols {} stride {}", d.cols, d.col_stride)?;
+    if d.mem == OnChip::Vmem || d.lane_tiles != 0 {
+        write!(out, " lane_tiles {}", d.lane_tiles)?;
+    }
     for o in &d.outer {
-        write!(out, " outer [{}: {}, {}]", o.count, o.hbm_stride, o.vmem_stride)?;
+        write!(out, " outer [{}: {}, {}]", o.count, o.hbm_stride, o.local_stride)?;
     }
     out.push_str(" hbm ");
     write_addr(out, &d.hbm)?;
-    out.push_str(" vmem ");
-    write_addr(out, &d.vmem)
+    out.push_str(match d.mem {
+        OnChip::Vmem => " vmem ",
+        OnChip::Smem => " smem ",
+    });
+    write_addr(out, &d.local)
 }
 
 fn write_addr(out: &mut String, a: &Addr) -> fmt::Result {
@@ -165,6 +180,24 @@ fn write_nodes(out: &mut String, nodes: &[Node], depth: usize) -> fmt::Result {
             Node::Op { op, body } => {
                 writeln!(out, "op {op} {{")?;
                 body
+            }
+            Node::While { info, cond, test, body } => {
+                writeln!(out, "while {info} {{")?;
+                write_nodes(out, cond, depth + 1)?;
+                indent(out, depth);
+                writeln!(out, "}} test s{} {{", test.0)?;
+                body
+            }
+            Node::Case { info, selector, branches } => {
+                writeln!(out, "case {info} s{} {{", selector.0)?;
+                for branch in branches {
+                    indent(out, depth + 1);
+                    out.push_str("branch {\n");
+                    write_nodes(out, branch, depth + 2)?;
+                    indent(out, depth + 1);
+                    out.push_str("}\n");
+                }
+                &Vec::new()
             }
         };
         write_nodes(out, body, depth + 1)?;

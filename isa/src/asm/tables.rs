@@ -1,10 +1,10 @@
-//! Entries of a program's tables: operations, buffers, descriptors.
+//! Entries of a program's tables: operations, control flow, buffers, descriptors.
 
 use super::cursor::{Parser, Result};
 use super::lex::Tok;
 use super::{AsmError, MAX_ZERO_RUN_BYTES};
 use crate::num::DType;
-use crate::program::{Addr, Buffer, BufferKind, DmaDesc, DmaDim, DmaDir, OpInfo};
+use crate::program::{Addr, Buffer, BufferKind, DmaDesc, DmaDim, DmaDir, FlowInfo, FlowKind, OnChip, OpInfo};
 
 impl Parser<'_> {
     pub fn info(&mut self, index: usize) -> Result<OpInfo> {
@@ -21,6 +21,20 @@ impl Parser<'_> {
         let cores = self.keyed("cores")?;
         let modelled_cycles = self.keyed("modelled")?;
         Ok(OpInfo { name, source, location, mxu_flops, vector_flops, dtype, cores, modelled_cycles })
+    }
+
+    pub fn flow(&mut self, index: usize) -> Result<FlowInfo> {
+        self.index(index, "flow")?;
+        let kind = if self.eat("while")? {
+            FlowKind::While
+        } else if self.eat("case")? {
+            FlowKind::Case
+        } else {
+            return self.expected("`while` or `case`");
+        };
+        let name = self.string()?;
+        self.word("at")?;
+        Ok(FlowInfo { name, location: self.string()?, kind })
     }
 
     fn dtype(&mut self) -> Result<DType> {
@@ -111,7 +125,7 @@ impl Parser<'_> {
         let row_stride = self.keyed_signed("stride")?;
         let cols = self.keyed("cols")?;
         let col_stride = self.keyed_signed("stride")?;
-        let lane_tiles = self.keyed("lane_tiles")?;
+        let tiles = if self.is_word("lane_tiles") { Some(self.keyed("lane_tiles")?) } else { None };
         let mut outer = Vec::new();
         while self.eat("outer")? {
             self.sign('[')?;
@@ -119,15 +133,20 @@ impl Parser<'_> {
             self.sign(':')?;
             let hbm_stride = self.signed("a stride in bytes")?;
             self.sign(',')?;
-            let vmem_stride = self.signed("a stride in rows")?;
+            let local_stride = self.signed("a stride in rows or words")?;
             self.sign(']')?;
-            outer.push(DmaDim { count, hbm_stride, vmem_stride });
+            outer.push(DmaDim { count, hbm_stride, local_stride });
         }
         self.word("hbm")?;
         let hbm = self.addr()?;
-        self.word("vmem")?;
-        let vmem = self.addr()?;
-        Ok(DmaDesc { dir, elem_bytes, outer, rows, row_stride, cols, col_stride, lane_tiles, hbm, vmem })
+        let (mem, lane_tiles) = match tiles {
+            Some(n) if self.eat("vmem")? => (OnChip::Vmem, n),
+            None if self.is_word("vmem") => return self.expected("`lane_tiles` before a block of VMEM, or `smem`"),
+            tiles if self.eat("smem")? => (OnChip::Smem, tiles.unwrap_or(0)),
+            _ => return self.expected("`vmem` or `smem`"),
+        };
+        let local = self.addr()?;
+        Ok(DmaDesc { dir, mem, elem_bytes, outer, rows, row_stride, cols, col_stride, lane_tiles, hbm, local })
     }
 
     fn addr(&mut self) -> Result<Addr> {

@@ -103,10 +103,15 @@ fn errors_point_at_the_token_and_say_what_fits() {
         ("{ vfoo v1 }", "3:3: expected an instruction, found `vfoo`"),
         ("{ vld v1, s2, 64, 1 }", "3:11: expected `[`, found `s2`"),
         ("{ s.li s2, 4294967296 }", "3:12: immediate `4294967296` does not fit 32 bits"),
-        ("{ vmov v1, v2", "5:1: expected a bundle `{ ... }`, `loop`, `op` or `}`, found the end of the text"),
+        (
+            "{ vmov v1, v2",
+            "5:1: expected a bundle `{ ... }`, `loop`, `op`, `while`, `case` or `}`, found the end of the text",
+        ),
         ("loop s3 = 1..4 { }", "3:11: expected `0`, where every loop starts, found `1`"),
+        ("while 0 { } s2 { }", "3:13: expected `test`, found `s2`"),
+        ("case 0 s2 { { } }", "3:13: expected `branch` or `}`, found `{`"),
         ("loop s300 = 0..4 { }", "3:6: expected a scalar register below s256, found `s300`"),
-        ("vmov v1, v2", "3:1: expected a bundle `{ ... }`, `loop`, `op` or `}`, found `vmov`"),
+        ("vmov v1, v2", "3:1: expected a bundle `{ ... }`, `loop`, `op`, `while`, `case` or `}`, found `vmov`"),
     ];
     for (body, message) in cases {
         assert_eq!(error(&code(body)), message, "{body}");
@@ -138,6 +143,6 @@ fn the_example_of_the_module_page_is_valid() {
     let lines = page.lines().skip_while(|l| *l != "//! ```text").skip(1).take_while(|l| *l != "//! ```");
     let text: Vec<&str> = lines.map(|l| l.trim_start_matches("//!")).collect();
     let program = parse(&text.join("\n")).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!((program.ops.len(), program.buffers.len(), program.descs.len()), (1, 2, 1));
+    assert_eq!((program.ops.len(), program.buffers.len(), program.descs.len()), (1, 2, 2));
     assert_eq!(parse(&print(&program)), Ok(program));
 }

@@ -1,8 +1,10 @@
 //! The bundle encoding, a stream of bits, lowest first.
 //!
 //! It opens with the width of each kind of operand: the default of the kind (6 bits for a register, 8 for a sync flag) or more if
-//! some operand of the program needs more. Then nodes: a 2-bit tag (0 end of body, 1 bundle, 2 loop, 3 operation), for loops the
-//! counter (8) and the trip count (32), for operations the index (32), and their bodies up to the end tag.
+//! some operand of the program needs more. Then nodes: a 2-bit tag (0 end of body, 1 bundle, 2 loop, 3 other), for loops the
+//! counter (8) and the trip count (32), and their bodies up to the end tag. The others have 2 more bits: 0 operation, with its
+//! index (32) and body; 1 while, with its index (32), register (8), condition and body; 2 case, with its index (32), register (8),
+//! number of branches (32) and the branches.
 //!
 //! A bundle opens with 1 and a 7-bit mask of the slot classes present, and for each of those 3 bits of count less one and the
 //! instructions: the opcode among those of its class and the operands. Immediates of 0..=31 take 1 + 5 bits in the instruction, others
@@ -90,7 +92,6 @@ pub(super) fn encode(body: &[Node]) -> Vec<u8> {
 fn measure(nodes: &[Node], widths: &mut [u32]) {
     for node in nodes {
         match node {
-            Node::Loop { body, .. } | Node::Op { body, .. } => measure(body, widths),
             Node::Bundle(b) => {
                 for (field, arg) in b.instrs.iter().flat_map(|i| i.operands()) {
                     if let Some(w) = width_index(field).and_then(|i| widths.get_mut(i)) {
@@ -98,6 +99,7 @@ fn measure(nodes: &[Node], widths: &mut [u32]) {
                     }
                 }
             }
+            inner => inner.bodies().for_each(|body| measure(body, widths)),
         }
     }
 }
@@ -135,8 +137,25 @@ impl Encoder {
                 }
                 Node::Op { op, body } => {
                     self.put(3, 2);
+                    self.put(0, 2);
                     self.put(*op, 32);
                     self.nodes(body);
+                }
+                Node::While { info, cond, test, body } => {
+                    self.put(3, 2);
+                    self.put(1, 2);
+                    self.put(*info, 32);
+                    self.put(u32::from(test.0), 8);
+                    self.nodes(cond);
+                    self.nodes(body);
+                }
+                Node::Case { info, selector, branches } => {
+                    self.put(3, 2);
+                    self.put(2, 2);
+                    self.put(*info, 32);
+                    self.put(u32::from(selector.0), 8);
+                    self.put(branches.len() as u32, 32);
+                    branches.iter().for_each(|b| self.nodes(b));
                 }
             }
         }
@@ -241,9 +260,28 @@ impl Decoder<'_> {
                     let trip = self.get(32)?;
                     Node::Loop { counter, trip, body: self.nodes(depth + 1)? }
                 }
-                _ => Node::Op { op: self.get(32)?, body: self.nodes(depth + 1)? },
+                _ => self.other(depth)?,
             });
         }
+    }
+
+    fn other(&mut self, depth: usize) -> Result<Node> {
+        let kind = self.get(2)?;
+        let index = self.get(32)?;
+        Ok(match kind {
+            0 => Node::Op { op: index, body: self.nodes(depth + 1)? },
+            1 => {
+                let test = SReg(self.get(8)? as u8);
+                Node::While { info: index, test, cond: self.nodes(depth + 1)?, body: self.nodes(depth + 1)? }
+            }
+            2 => {
+                let selector = SReg(self.get(8)? as u8);
+                // Each takes at least an end tag of the file, whatever the count says.
+                let branches = (0..self.get(32)?).map(|_| self.nodes(depth + 1)).collect::<Result<_>>()?;
+                Node::Case { info: index, selector, branches }
+            }
+            _ => return self.fail("unknown kind of node"),
+        })
     }
 
     fn bundle(&mut self) -> Result<Bundle> {

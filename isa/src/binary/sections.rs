@@ -1,12 +1,14 @@
-//! Everything but the code: names, operations, buffers, descriptors.
+//! Everything but the code: names, operations, control flow, buffers, descriptors.
 
 use super::{BinaryError, code};
 use crate::num::DType;
-use crate::program::{Addr, Buffer, BufferKind, DmaDesc, DmaDim, DmaDir, OpInfo, Program, SReg};
+use crate::program::{
+    Addr, Buffer, BufferKind, DmaDesc, DmaDim, DmaDir, FlowInfo, FlowKind, OnChip, OpInfo, Program, SReg,
+};
 
 type Result<T> = std::result::Result<T, BinaryError>;
 
-const SECTIONS: [&str; 5] = ["META", "INFO", "BUFFERS", "DESCS", "CODE"];
+const SECTIONS: [&str; 6] = ["META", "INFO", "FLOWS", "BUFFERS", "DESCS", "CODE"];
 
 pub(super) fn encode(p: &Program) -> Vec<u8> {
     let mut meta = Writer::default();
@@ -15,11 +17,12 @@ pub(super) fn encode(p: &Program) -> Vec<u8> {
     meta.u64(p.hbm_peak_bytes);
     meta.u64(p.vmem_peak_bytes);
     let info = Writer::list(&p.ops, write_info);
+    let flows = Writer::list(&p.flows, write_flow);
     let buffers = Writer::list(&p.buffers, write_buffer);
     let descs = Writer::list(&p.descs, write_desc);
     let code = code::encode(&p.body);
     let mut out = Vec::new();
-    for (tag, payload) in (0u8..).zip([meta.0, info.0, buffers.0, descs.0, code]) {
+    for (tag, payload) in (0u8..).zip([meta.0, info.0, flows.0, buffers.0, descs.0, code]) {
         out.push(tag);
         out.extend((payload.len() as u64).to_le_bytes());
         out.extend(payload);
@@ -37,7 +40,7 @@ pub(super) fn decode(body: &[u8]) -> Result<Program> {
         *payload = whole.bytes()?;
     }
     whole.end()?;
-    let [meta, info, buffers, descs, code] = payloads;
+    let [meta, info, flows, buffers, descs, code] = payloads;
     let mut r = Reader { section: SECTIONS[0], data: meta, at: 0 };
     let p = Program {
         name: r.string()?,
@@ -45,8 +48,9 @@ pub(super) fn decode(body: &[u8]) -> Result<Program> {
         hbm_peak_bytes: r.u64()?,
         vmem_peak_bytes: r.u64()?,
         ops: Reader { section: SECTIONS[1], data: info, at: 0 }.list(read_info)?,
-        buffers: Reader { section: SECTIONS[2], data: buffers, at: 0 }.list(read_buffer)?,
-        descs: Reader { section: SECTIONS[3], data: descs, at: 0 }.list(read_desc)?,
+        flows: Reader { section: SECTIONS[2], data: flows, at: 0 }.list(read_flow)?,
+        buffers: Reader { section: SECTIONS[3], data: buffers, at: 0 }.list(read_buffer)?,
+        descs: Reader { section: SECTIONS[4], data: descs, at: 0 }.list(read_desc)?,
         body: code::decode(code)?,
     };
     r.end()?;
@@ -97,6 +101,15 @@ fn write_info(w: &mut Writer, op: &OpInfo) {
     w.u64(op.modelled_cycles);
 }
 
+fn write_flow(w: &mut Writer, flow: &FlowInfo) {
+    w.bytes(flow.name.as_bytes());
+    w.bytes(flow.location.as_bytes());
+    w.u8(match flow.kind {
+        FlowKind::While => 0,
+        FlowKind::Case => 1,
+    });
+}
+
 fn write_buffer(w: &mut Writer, b: &Buffer) {
     w.u64(b.offset);
     w.u64(b.bytes);
@@ -124,6 +137,10 @@ fn write_desc(w: &mut Writer, d: &DmaDesc) {
         DmaDir::Load => 0,
         DmaDir::Store => 1,
     });
+    w.u8(match d.mem {
+        OnChip::Vmem => 0,
+        OnChip::Smem => 1,
+    });
     w.u8(d.elem_bytes);
     w.u32(d.rows);
     w.i64(d.row_stride);
@@ -134,9 +151,9 @@ fn write_desc(w: &mut Writer, d: &DmaDesc) {
     for o in &d.outer {
         w.u32(o.count);
         w.i64(o.hbm_stride);
-        w.i64(o.vmem_stride);
+        w.i64(o.local_stride);
     }
-    for a in [&d.hbm, &d.vmem] {
+    for a in [&d.hbm, &d.local] {
         w.i64(a.base);
         w.u64(a.terms.len() as u64);
         for (reg, scale) in &a.terms {
@@ -234,6 +251,16 @@ fn read_info(r: &mut Reader<'_>) -> Result<OpInfo> {
     Ok(OpInfo { name, source, location, mxu_flops, vector_flops, dtype, cores: r.u32()?, modelled_cycles: r.u64()? })
 }
 
+fn read_flow(r: &mut Reader<'_>) -> Result<FlowInfo> {
+    let (name, location) = (r.string()?, r.string()?);
+    let kind = match r.u8()? {
+        0 => FlowKind::While,
+        1 => FlowKind::Case,
+        n => return r.fail(format!("unknown kind of control flow {n}")),
+    };
+    Ok(FlowInfo { name, location, kind })
+}
+
 fn read_buffer(r: &mut Reader<'_>) -> Result<Buffer> {
     let (offset, bytes) = (r.u64()?, r.u64()?);
     let live = (r.u32()?, r.u32()?);
@@ -253,17 +280,23 @@ fn read_desc(r: &mut Reader<'_>) -> Result<DmaDesc> {
         1 => DmaDir::Store,
         n => return r.fail(format!("unknown direction {n}")),
     };
+    let mem = match r.u8()? {
+        0 => OnChip::Vmem,
+        1 => OnChip::Smem,
+        n => return r.fail(format!("unknown memory {n}")),
+    };
     Ok(DmaDesc {
         dir,
+        mem,
         elem_bytes: r.u8()?,
         rows: r.u32()?,
         row_stride: r.i64()?,
         cols: r.u32()?,
         col_stride: r.i64()?,
         lane_tiles: r.u32()?,
-        outer: r.items(|r| Ok(DmaDim { count: r.u32()?, hbm_stride: r.i64()?, vmem_stride: r.i64()? }))?,
+        outer: r.items(|r| Ok(DmaDim { count: r.u32()?, hbm_stride: r.i64()?, local_stride: r.i64()? }))?,
         hbm: read_addr(r)?,
-        vmem: read_addr(r)?,
+        local: read_addr(r)?,
     })
 }
 

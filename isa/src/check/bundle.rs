@@ -5,7 +5,7 @@ use crate::asm;
 use crate::chip::ChipSpec;
 use crate::num::Format;
 use crate::op::{Field, Instr, Op, Slot};
-use crate::program::{Bundle, MAX_DEPTH, Node, Program, SReg};
+use crate::program::{Bundle, FlowKind, MAX_DEPTH, Node, Program, SReg};
 
 /// Immediates up to this need no immediate slot of the bundle.
 const FREE_IMM: std::ops::RangeInclusive<i32> = 0..=31;
@@ -53,8 +53,40 @@ impl Walk<'_, '_, '_> {
                     }
                     self.nodes(body, depth + 1);
                 }
+                Node::While { info, test, .. } => self.flow(node, *info, FlowKind::While, *test, depth),
+                Node::Case { info, selector, branches } => {
+                    if branches.is_empty() {
+                        self.add(None, CheckKind::NoBranches);
+                    }
+                    self.flow(node, *info, FlowKind::Case, *selector, depth);
+                }
             }
             self.place.leave(outer);
+        }
+    }
+
+    fn flow(&mut self, node: &Node, info: u32, kind: FlowKind, decides: SReg, depth: usize) {
+        if self.place.op.is_some() {
+            self.add(None, CheckKind::FlowInOp(kind.name()));
+        }
+        match self.program.flows.get(info as usize) {
+            None => {
+                let (what, has) = (format!("flow {info}"), self.program.flows.len() as u64);
+                self.add(None, CheckKind::NoSuch { what, has });
+            }
+            Some(f) if f.kind != kind => {
+                self.add(None, CheckKind::FlowKind { index: info, kind: kind.name() });
+            }
+            Some(_) => {}
+        }
+        let has = u64::from(*self.chip.regs.scalar);
+        if u64::from(decides.0) >= has {
+            self.add(None, CheckKind::NoSuch { what: format!("s{}", decides.0), has });
+        }
+        for (k, body) in node.bodies().enumerate() {
+            self.place.path.push(k);
+            self.nodes(body, depth + 1);
+            self.place.path.pop();
         }
     }
 

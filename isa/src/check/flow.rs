@@ -1,6 +1,7 @@
 //! Registers read before they are written.
 //!
 //! Forward, with the set of registers certainly written. The first iteration of a loop has the fewest, so one walk of its body is enough.
+//! After a `while` it is what its first condition left, after a `case` what all branches wrote.
 
 use bitvec::prelude::*;
 
@@ -60,8 +61,41 @@ impl Walk<'_, '_, '_> {
                     }
                 }
                 Node::Op { body, .. } => self.nodes(body),
+                Node::While { cond, test, body, .. } => {
+                    self.section(0, cond);
+                    self.decides(test.0);
+                    let after = self.written;
+                    self.section(1, body);
+                    self.written = after;
+                }
+                Node::Case { selector, branches, .. } => {
+                    self.decides(selector.0);
+                    let before = self.written;
+                    let mut after = None;
+                    for (k, branch) in branches.iter().enumerate() {
+                        self.written = before;
+                        self.section(k, branch);
+                        after = Some(after.map_or(self.written, |a| a & self.written));
+                    }
+                    self.written = after.unwrap_or(before);
+                }
             }
             self.place.leave(outer);
+        }
+    }
+
+    fn section(&mut self, k: usize, nodes: &[Node]) {
+        self.place.path.push(k);
+        self.nodes(nodes);
+        self.place.path.pop();
+    }
+
+    /// A register that control flow looks at.
+    fn decides(&mut self, reg: u8) {
+        let n = 2 * FILE + usize::from(reg);
+        if self.written.get(n).is_some_and(|w| !*w) {
+            self.report.add(&self.place, None, CheckKind::Unwritten(format!("s{reg}")));
+            self.written.set(n, true);
         }
     }
 
@@ -97,7 +131,7 @@ impl Walk<'_, '_, '_> {
     fn descriptor(&mut self, n: usize, i: &Instr, desc: i32) {
         let program = self.program;
         let Some(d) = usize::try_from(desc).ok().and_then(|d| program.descs.get(d)) else { return };
-        for (reg, _) in d.hbm.terms.iter().chain(&d.vmem.terms) {
+        for (reg, _) in d.hbm.terms.iter().chain(&d.local.terms) {
             self.read(n, i, 2 * FILE + usize::from(reg.0), || format!("s{}", reg.0));
         }
     }

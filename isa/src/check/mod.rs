@@ -1,8 +1,10 @@
 //! Static checks of a program against a chip: what is certainly wrong, without running it.
 //!
-//! Programs have no branches, so every path is known: bodies of loops with a trip count of 0 never run, all others run from top to
+//! Where data decides nothing, every path is known: bodies of loops with a trip count of 0 never run, all others run from top to
 //! bottom as often as their trip count says. That makes register and queue checks exact. Address checks follow scalar registers as
-//! sums of loop counters (see below) and report an access only if some iteration certainly makes it.
+//! sums of loop counters (see below) and report an access only if some iteration certainly makes it. The body of a `while` may run
+//! any number of times and any branch of a `case` may be taken: what is wrong in one is reported as if it ran, and what comes after
+//! may rely only on what holds on every path, and is wrong only if it is on every path.
 //!
 //! - per bundle: slots and immediates of the chip, two writes of one register, indices of registers, units, flags and descriptors,
 //!   formats the MXU takes, accumulators, parts, lanes and weight slots that exist;
@@ -42,7 +44,8 @@ pub struct CheckError {
     pub op: Option<u32>,
     /// Name of that operation.
     pub op_name: String,
-    /// Index of the node in the program's body, of its child in its body, and so on.
+    /// Index of the node in the program's body, of its child in its body, and so on. Before the child of a `while` stands 0 for its
+    /// condition or 1 for its body, before that of a `case` the number of the branch.
     pub path: Vec<usize>,
     /// Index of the instruction in the bundle, and its text.
     pub instr: Option<(usize, String)>,
@@ -176,6 +179,20 @@ pub enum CheckKind {
     /// A descriptor that no engine can run.
     #[error("{0}")]
     Descriptor(String),
+    /// A `while` or `case` inside an operation.
+    #[error("`{0}` inside an operation")]
+    FlowInOp(&'static str),
+    /// The entry of a `while` or `case` in the program's flows is of the other kind.
+    #[error("flow {index} is no `{kind}`")]
+    FlowKind {
+        /// Index of the entry.
+        index: u32,
+        /// What the node is.
+        kind: &'static str,
+    },
+    /// A `case` that has nothing to choose from.
+    #[error("`case` without branches")]
+    NoBranches,
     /// An operation inside another.
     #[error("operation inside an operation")]
     NestedOp,

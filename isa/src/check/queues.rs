@@ -1,9 +1,11 @@
 //! Result queues and sync flags as counters.
 //!
-//! Without branches a body changes each counter by a fixed amount, and a pop or wait is worst off in the first or the last iteration of
-//! each loop around it. So loops are not unrolled: a body is walked once, from the lowest value its counters start an iteration with.
+//! A body changes each counter by a fixed amount, and a pop or wait is worst off in the first or the last iteration of each loop
+//! around it. So loops are not unrolled: a body is walked once, from the lowest value its counters start an iteration with. Where
+//! data decides what runs, a counter is followed as a range: a pop or wait is wrong if the most there can be is too little, and
+//! results or signals are left over if the least there can be is some.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CheckKind, Place, Report};
 use crate::chip::ChipSpec;
@@ -29,7 +31,42 @@ impl Counter {
     }
 }
 
-type Counts = BTreeMap<Counter, i128>;
+/// More than any program can count: stands for no bound.
+const MANY: i128 = 1 << 120;
+
+/// Least and greatest value.
+#[derive(Clone, Copy, Debug, Default)]
+struct Range {
+    low: i128,
+    high: i128,
+}
+
+impl Range {
+    fn exactly(n: i128) -> Range {
+        Range { low: n, high: n }
+    }
+
+    fn plus(self, other: Range) -> Range {
+        let sum = |a: i128, b: i128| a.saturating_add(b).clamp(-MANY, MANY);
+        Range { low: sum(self.low, other.low), high: sum(self.high, other.high) }
+    }
+
+    fn times(self, n: u32) -> Range {
+        let product = |a: i128| a.saturating_mul(i128::from(n)).clamp(-MANY, MANY);
+        Range { low: product(self.low), high: product(self.high) }
+    }
+
+    /// Any number of times, or never.
+    fn any_times(self) -> Range {
+        Range { low: if self.low < 0 { -MANY } else { 0 }, high: if self.high > 0 { MANY } else { 0 } }
+    }
+
+    fn or(self, other: Range) -> Range {
+        Range { low: self.low.min(other.low), high: self.high.max(other.high) }
+    }
+}
+
+type Counts = BTreeMap<Counter, Range>;
 
 struct Walk<'a, 'r, 'p> {
     chip: &'a ChipSpec,
@@ -42,7 +79,7 @@ pub(super) fn check(program: &Program, chip: &ChipSpec, report: &mut Report<'_>)
     let mut walk = Walk { chip, report, place: Place::default(), now: Counts::new() };
     walk.nodes(&program.body);
     // What earlier errors have upset says nothing new.
-    for (counter, count) in std::mem::take(&mut walk.now) {
+    for (counter, Range { low: count, .. }) in std::mem::take(&mut walk.now) {
         let kind = match counter {
             Counter::Flag(flag) if count > 0 => CheckKind::NotWaited { flag, left: count },
             Counter::Flag(_) => continue,
@@ -81,23 +118,40 @@ fn total(chip: &ChipSpec, nodes: &[Node]) -> Counts {
         match node {
             Node::Bundle(b) => {
                 for (counter, by) in b.instrs.iter().filter_map(|i| change(chip, i)) {
-                    add(&mut sum, counter, by);
+                    add(&mut sum, counter, Range::exactly(by));
                 }
             }
-            Node::Loop { trip, body, .. } => {
-                for (counter, by) in total(chip, body) {
-                    add(&mut sum, counter, by.saturating_mul(i128::from(*trip)));
-                }
+            Node::Loop { trip, body, .. } => add_all(&mut sum, total(chip, body), |by| by.times(*trip)),
+            Node::Op { body, .. } => add_all(&mut sum, total(chip, body), |by| by),
+            Node::While { cond, body, .. } => {
+                let once = total(chip, cond);
+                let mut round = total(chip, body);
+                add_all(&mut round, once.clone(), |by| by);
+                add_all(&mut sum, once, |by| by);
+                add_all(&mut sum, round, Range::any_times);
             }
-            Node::Op { body, .. } => total(chip, body).into_iter().for_each(|(c, by)| add(&mut sum, c, by)),
+            Node::Case { branches, .. } => {
+                add_all(&mut sum, either(branches.iter().map(|b| total(chip, b)).collect()), |by| by);
+            }
         }
     }
     sum
 }
 
-fn add(counts: &mut Counts, counter: Counter, by: i128) {
+/// What one of several paths does.
+fn either(paths: Vec<Counts>) -> Counts {
+    let counters: BTreeSet<Counter> = paths.iter().flat_map(|p| p.keys().copied()).collect();
+    let range = |c: &Counter| paths.iter().map(|p| p.get(c).copied().unwrap_or_default()).reduce(Range::or);
+    counters.iter().filter_map(|c| Some((*c, range(c)?))).collect()
+}
+
+fn add(counts: &mut Counts, counter: Counter, by: Range) {
     let count = counts.entry(counter).or_default();
-    *count = count.saturating_add(by);
+    *count = count.plus(by);
+}
+
+fn add_all(counts: &mut Counts, more: Counts, by: impl Fn(Range) -> Range) {
+    more.into_iter().for_each(|(counter, range)| add(counts, counter, by(range)));
 }
 
 impl Walk<'_, '_, '_> {
@@ -112,19 +166,40 @@ impl Walk<'_, '_, '_> {
                     let change = total(self.chip, body);
                     let before = self.now.clone();
                     for (counter, by) in &change {
-                        let rest = by.saturating_mul(i128::from(trip - 1));
-                        add(&mut self.now, *counter, rest.min(0));
+                        let rest = by.times(trip - 1);
+                        add(&mut self.now, *counter, Range { low: rest.low.min(0), high: rest.high.min(0) });
                     }
                     self.nodes(body);
                     self.now = before;
-                    for (counter, by) in change {
-                        add(&mut self.now, counter, by.saturating_mul(i128::from(*trip)));
-                    }
+                    add_all(&mut self.now, change, |by| by.times(*trip));
                 }
                 Node::Op { body, .. } => self.nodes(body),
+                // Each body is walked as it is first entered.
+                Node::While { cond, body, .. } => {
+                    let before = self.now.clone();
+                    self.section(0, cond);
+                    self.section(1, body);
+                    self.now = before;
+                    add_all(&mut self.now, total(self.chip, std::slice::from_ref(node)), |by| by);
+                }
+                Node::Case { branches, .. } => {
+                    let before = self.now.clone();
+                    for (k, branch) in branches.iter().enumerate() {
+                        self.now.clone_from(&before);
+                        self.section(k, branch);
+                    }
+                    self.now = before;
+                    add_all(&mut self.now, total(self.chip, std::slice::from_ref(node)), |by| by);
+                }
             }
             self.place.leave(outer);
         }
+    }
+
+    fn section(&mut self, k: usize, nodes: &[Node]) {
+        self.place.path.push(k);
+        self.nodes(nodes);
+        self.place.path.pop();
     }
 
     fn bundle(&mut self, instrs: &[Instr]) {
@@ -134,7 +209,7 @@ impl Walk<'_, '_, '_> {
         let (down, up): (Vec<_>, Vec<_>) = all.iter().partition(falls);
         for (n, i) in down.into_iter().chain(up) {
             let Some((counter, by)) = change(self.chip, i) else { continue };
-            let have = self.now.get(&counter).copied().unwrap_or_default();
+            let have = self.now.get(&counter).copied().unwrap_or_default().high;
             if by < 0 && have.saturating_add(by) < 0 {
                 let kind = match counter {
                     Counter::Flag(flag) if i.op == Op::DmaWait => {
@@ -145,7 +220,7 @@ impl Walk<'_, '_, '_> {
                 };
                 self.report.add(&self.place, Some((n, i)), kind);
             }
-            add(&mut self.now, counter, by);
+            add(&mut self.now, counter, Range::exactly(by));
         }
     }
 }

@@ -4,7 +4,7 @@ use super::scalar::{Sum, Unknowns};
 use super::{CheckKind, Place, Report};
 use crate::chip::ChipSpec;
 use crate::op::{Field, Instr, Op};
-use crate::program::{Addr, DmaDesc, Node, Program, SReg};
+use crate::program::{Addr, DmaDesc, Node, OnChip, Program, SReg};
 
 struct Walk<'a, 'r, 'p> {
     program: &'a Program,
@@ -51,7 +51,7 @@ fn written(nodes: &[Node], out: &mut Vec<u8>) {
                 out.push(counter.0);
                 written(body, out);
             }
-            Node::Op { body, .. } => written(body, out),
+            inner => inner.bodies().for_each(|body| written(body, out)),
         }
     }
 }
@@ -79,6 +79,16 @@ impl Walk<'_, '_, '_> {
             match node {
                 Node::Bundle(b) => self.bundle(&b.instrs),
                 Node::Loop { counter, trip, body } => self.repeat(*counter, *trip, body),
+                Node::While { cond, body, .. } => {
+                    let mut carried = Vec::new();
+                    node.bodies().for_each(|b| written(b, &mut carried));
+                    let forget = |w: &mut Self| carried.iter().for_each(|r| w.set(i32::from(*r), None));
+                    forget(self);
+                    self.section(0, cond);
+                    self.section(1, body);
+                    forget(self);
+                }
+                Node::Case { branches, .. } => self.branches(branches),
                 Node::Op { op, body } => {
                     let device = *self.chip.tensorcores_per_device;
                     let info = self.program.ops.get(*op as usize);
@@ -89,6 +99,27 @@ impl Walk<'_, '_, '_> {
             }
             self.place.leave(outer);
         }
+    }
+
+    fn section(&mut self, k: usize, nodes: &[Node]) {
+        self.place.path.push(k);
+        self.nodes(nodes);
+        self.place.path.pop();
+    }
+
+    /// What branches leave differently is not known after.
+    fn branches(&mut self, branches: &[Vec<Node>]) {
+        let before = self.regs.clone();
+        let mut after: Option<Vec<Option<Sum>>> = None;
+        for (k, branch) in branches.iter().enumerate() {
+            self.regs.clone_from(&before);
+            self.section(k, branch);
+            match &mut after {
+                None => after = Some(self.regs.clone()),
+                Some(known) => known.iter_mut().zip(&self.regs).filter(|(a, b)| *a != *b).for_each(|(a, _)| *a = None),
+            }
+        }
+        self.regs = after.unwrap_or(before);
     }
 
     fn repeat(&mut self, counter: SReg, trip: u32, body: &[Node]) {
@@ -170,13 +201,17 @@ impl Walk<'_, '_, '_> {
     fn dma(&mut self, n: usize, i: &Instr, desc: i32) {
         let program = self.program;
         let Some(d) = usize::try_from(desc).ok().and_then(|d| program.descs.get(d)) else { return };
-        let Some((hbm, vmem)) = spans(d) else { return };
+        let Some((hbm, local)) = spans(d) else { return };
         self.access(n, i, "HBM", "bytes", self.hbm_bytes, self.address(&d.hbm), hbm);
-        self.access(n, i, "VMEM", "rows", self.vmem_rows, self.address(&d.vmem), vmem);
+        let (memory, unit, limit) = match d.mem {
+            OnChip::Vmem => ("VMEM", "rows", self.vmem_rows),
+            OnChip::Smem => ("SMEM", "words", self.smem_words),
+        };
+        self.access(n, i, memory, unit, limit, self.address(&d.local), local);
     }
 }
 
-/// First and one past the last byte of HBM and row of VMEM of a descriptor, from where it starts. `None` if it moves nothing or is
+/// First and one past the last byte of HBM, and row of VMEM or word of SMEM, of a descriptor, from where it starts. `None` if it moves nothing or is
 /// not valid.
 fn spans(d: &DmaDesc) -> Option<((i128, i128), (i128, i128))> {
     let packing = match d.elem_bytes {
@@ -191,9 +226,13 @@ fn spans(d: &DmaDesc) -> Option<((i128, i128), (i128, i128))> {
     let row = |tile_row: i128, sublane: i128| (tile_row * i128::from(d.lane_tiles) + last_col / 128) * 8 + sublane;
     let whole = last_row / tile;
     let cut = row(whole, (last_row % tile) / packing);
-    let end = if whole > 0 { cut.max(row(whole - 1, 7)) } else { cut };
+    let tiled = if whole > 0 { cut.max(row(whole - 1, 7)) } else { cut };
+    let last = match d.mem {
+        OnChip::Vmem => tiled,
+        OnChip::Smem => last_row * i128::from(d.cols) + last_col,
+    };
     let mut hbm = (0, i128::from(d.elem_bytes));
-    let mut vmem = (0, end + 1);
+    let mut local = (0, last + 1);
     let stretch = |span: &mut (i128, i128), count: u32, stride: i64| {
         let last = i128::from(count - 1) * i128::from(stride);
         *span = (span.0.saturating_add(last.min(0)), span.1.saturating_add(last.max(0)));
@@ -205,7 +244,7 @@ fn spans(d: &DmaDesc) -> Option<((i128, i128), (i128, i128))> {
             return None;
         }
         stretch(&mut hbm, o.count, o.hbm_stride);
-        stretch(&mut vmem, o.count, o.vmem_stride);
+        stretch(&mut local, o.count, o.local_stride);
     }
-    Some((hbm, vmem))
+    Some((hbm, local))
 }

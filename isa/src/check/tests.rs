@@ -194,6 +194,98 @@ fn dma_blocks_stay_inside() {
     );
 }
 
+// Oracle: the last word of each block, worked out by hand; v4 has 262144. What comes from SMEM may be any address.
+#[test]
+fn scalar_blocks_stay_inside() {
+    let run = |desc: &str| {
+        let buffer = "buffer 0 temp offset 0 bytes 65536 live 0..0";
+        let code = "{ s.ld s2, [s0] } loop s3 = 0..4 { { dma d0, flag0 } { dma.wait flag0, 1 } }";
+        kinds_on("v4", &format!("{buffer}\ndesc d0 {desc}"), code)
+    };
+    let block = "load elem 2 rows 3 stride 256 cols 5 stride 2";
+    assert_eq!(run(&format!("{block} hbm 0 + s3*16384 smem 262129 + s3*-8")), none());
+    assert_eq!(run(&format!("{block} hbm 0 smem 262130")), ["touches words 262130..262145 of SMEM, which has 262144"]);
+    assert_eq!(
+        run(&format!("{block} outer [2: 0, -15] hbm 0 smem 14")),
+        ["touches words -1..29 of SMEM, which has 262144"]
+    );
+    assert_eq!(run(&format!("{block} hbm 0 + s3*65536 smem 0")), ["touches bytes 0..197130 of HBM, which has 65536"]);
+    assert_eq!(run(&format!("{block} hbm 0 + s2*65536 smem 0 + s2*100000")), none());
+}
+
+const FLOWS: &str = "flow 0 while \"stablehlo.while\" at \"f.py:1\"\nflow 1 case \"stablehlo.case\" at \"\"";
+
+fn flows(body: &str) -> Vec<String> {
+    kinds_on("v4", FLOWS, body)
+}
+
+// Oracle: the rules of `Node::While` and `Node::Case`.
+#[test]
+fn control_flow_has_its_place() {
+    assert_eq!(flows("while 0 { } test s0 { } case 1 s1 { branch { } }"), none());
+    assert_eq!(flows("while 2 { } test s0 { }"), ["flow 2: there are 2"]);
+    assert_eq!(flows("while 1 { } test s0 { }"), ["flow 1 is no `while`"]);
+    assert_eq!(flows("case 0 s0 { branch { } }"), ["flow 0 is no `case`"]);
+    assert_eq!(flows("case 1 s0 { }"), ["`case` without branches"]);
+    assert_eq!(flows("while 0 { } test s32 { }"), ["s32: there are 32", "s32 is read before anything writes it"]);
+    assert_eq!(flows("op 0 { while 0 { } test s0 { } }"), ["`while` inside an operation"]);
+    assert_eq!(flows("op 0 { loop s2 = 0..3 { case 1 s0 { branch { } } } }"), ["`case` inside an operation"]);
+    assert_eq!(flows("while 0 { op 0 { } } test s0 { while 0 { } test s0 { op 0 { } } }"), none());
+    assert_eq!(flows("loop s2 = 0..3 { case 1 s2 { branch { { s.li s2, 0 } } } }"), ["s2 must not be written here"]);
+}
+
+// Oracle: reading every path by hand.
+#[test]
+fn registers_are_followed_through_control_flow() {
+    let unset = |r: &str| vec![format!("{r} is read before anything writes it")];
+    assert_eq!(flows("while 0 { } test s2 { }"), unset("s2"));
+    assert_eq!(flows("while 0 { { s.li s2, 1 } } test s2 { } { s.add s3, s2, s2 }"), none());
+    // The body may never run, and runs before the condition's second time.
+    assert_eq!(flows("while 0 { { s.li s2, 1 } } test s2 { { s.li s3, 1 } } { s.add s4, s3, s3 }"), unset("s3"));
+    assert_eq!(flows("while 0 { { s.add s4, s3, s3 } } test s0 { { s.li s3, 1 } }"), unset("s3"));
+    let case =
+        |a: &str, b: &str| flows(&format!("case 1 s1 {{ branch {{ {a} }} branch {{ {b} }} }} {{ s.add s4, s3, s3 }}"));
+    assert_eq!(case("{ s.li s3, 1 }", "{ s.li s3, 2 }"), none());
+    assert_eq!(case("{ s.li s3, 1 }", "{ s.li s2, 2 }"), unset("s3"));
+    // What one branch writes is not there in the next.
+    assert_eq!(case("{ s.li s3, 1 }", "{ s.add s2, s3, s3 }")[0], unset("s3")[0]);
+}
+
+// Oracle: counting on every path by hand; only what is wrong on all of them is reported.
+#[test]
+fn queues_are_followed_through_control_flow() {
+    let (add, wait) = ("{ flag.add flag1, 1 }", "{ dma.wait flag1, 1 }");
+    let never = || vec!["flag1 can be 0 at most here: waiting for 1 never ends".to_owned()];
+    let left = || vec!["flag1 ends at 1: DMAs that signal it are never waited for".to_owned()];
+    let body = |inside: &str, after: &str| flows(&format!("while 0 {{ }} test s0 {{ {inside} }} {after}"));
+    assert_eq!(body(&format!("{add} {wait}"), ""), none());
+    assert_eq!(body(add, wait), none());
+    assert_eq!(body(add, ""), none());
+    assert_eq!(body(wait, ""), never());
+    assert_eq!(flows(&format!("while 0 {{ {add} }} test s0 {{ {wait} }}")), left());
+    assert_eq!(flows(&format!("while 0 {{ {add} {wait} }} test s0 {{ {wait} }}")), never());
+    let case = |a: &str, b: &str, c: &str| flows(&format!("case 1 s1 {{ branch {{ {a} }} branch {{ {b} }} }} {c}"));
+    assert_eq!(case(add, add, wait), none());
+    assert_eq!(case(add, add, ""), left());
+    assert_eq!(case(add, "", wait), none());
+    assert_eq!(case(add, "", ""), none());
+    assert_eq!(case("", "", wait), never());
+    assert_eq!(case(add, wait, ""), never());
+}
+
+// Oracle: the addresses by hand. What differs from path to path, or is carried round a `while`, is not followed.
+#[test]
+fn addresses_are_followed_through_control_flow() {
+    let worst = || vec!["touches rows 32768..32776 of VMEM, which has 32768".to_owned()];
+    let load = "{ vld v1, [s4], 1 }";
+    let far = "{ s.li s4, 32768 }";
+    assert_eq!(flows(&format!("{far} while 0 {{ }} test s0 {{ {load} }}")), worst());
+    assert_eq!(flows(&format!("{far} while 0 {{ }} test s0 {{ {load} {{ s.li s4, 0 }} }} {load}")), none());
+    let case = |a: &str, b: &str| flows(&format!("case 1 s1 {{ branch {{ {a} }} branch {{ {b} }} }} {load}"));
+    assert_eq!(case(far, far), worst());
+    assert_eq!(case(far, "{ s.li s4, 0 }"), none());
+}
+
 // Oracle: the documented form of a message.
 #[test]
 fn errors_say_where() {

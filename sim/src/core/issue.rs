@@ -88,6 +88,13 @@ impl Scoreboard {
         probe.stall(why, cycles);
     }
 
+    /// A branch that looks at a register.
+    pub fn branch(&mut self, entry: u16, cycles: u64, probe: &mut Probe) {
+        let wait = self.ready[entry as usize].saturating_sub(self.now);
+        self.stall(Stall::Register, wait, probe);
+        self.stall(Stall::Branch, cycles, probe);
+    }
+
     /// Waits until every DMA has landed.
     pub fn drain(&mut self, probe: &mut Probe) {
         let wait = self.dma.drained_at().saturating_sub(self.now);

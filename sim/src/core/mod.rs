@@ -1,5 +1,6 @@
 //! The core: walks a program, issues its bundles in order, folds its loops, and drives a [`Datapath`].
 
+mod flow;
 mod fold;
 mod issue;
 
@@ -9,12 +10,12 @@ use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::program::Program;
 
 use crate::RunOptions;
-use crate::code::{Code, Node};
+use crate::code::{Code, Node, Shape};
 use crate::datapath::Datapath;
 use crate::dma::Cost;
 use crate::fault::{Fault, FaultKind};
 use crate::probe::Probe;
-use crate::profile::{Profile, Stall, Unit};
+use crate::profile::{Assumed, Assumption, Profile, Stall, Unit};
 use fold::{History, Steady};
 use issue::Scoreboard;
 
@@ -39,6 +40,13 @@ pub(crate) struct Engine<'a, D> {
     in_op: bool,
     op: Option<u32>,
     pc: Vec<u32>,
+    /// Where code without time faulted, below `pc`, innermost first.
+    below: Vec<u32>,
+    /// What a run without data assumes, by the numbers of the nodes.
+    settled: Vec<Option<Assumed>>,
+    assumed: Vec<Assumption>,
+    /// Trial runs of branches around the code at hand.
+    trials: u32,
 }
 
 impl<'a, D: Datapath> Engine<'a, D> {
@@ -60,19 +68,25 @@ impl<'a, D: Datapath> Engine<'a, D> {
             in_op: false,
             op: None,
             pc: Vec::new(),
+            below: Vec::new(),
+            settled: vec![None; code.loops as usize],
+            assumed: Vec::new(),
+            trials: 0,
         }
     }
 
     /// Runs everything.
     pub fn run(mut self) -> Result<(D, Profile), Fault> {
-        let result = self.walk(&self.code.body);
+        let result = self.known_flows().and_then(|()| self.walk(&self.code.body));
         let at = self.board.now();
         if let Err(kind) = result.and_then(|()| self.drain()) {
             let op = self.op.and_then(|i| self.program.ops.get(i as usize)).map(|o| o.name.clone());
+            self.pc.extend(self.below.into_iter().rev());
             return Err(Fault { pc: self.pc, op, cycle: at, kind: Box::new(kind) });
         }
         let cycles = self.board.now();
-        Ok((self.data, self.probe.finish(cycles, instances(self.chip))))
+        let profile = self.probe.finish(cycles, instances(self.chip));
+        Ok((self.data, Profile { assumed: self.assumed, ..profile }))
     }
 
     /// Runs code with time; data of core 0 inside operations, of all cores outside.
@@ -91,8 +105,10 @@ impl<'a, D: Datapath> Engine<'a, D> {
                         }
                     }
                 }
-                Node::Loop { id, syncs, counter, trip, body } => self.repeat((*id, *syncs), *counter, *trip, body)?,
+                Node::Loop { shape, counter, trip, body } => self.repeat(*shape, *counter, *trip, body)?,
                 Node::Op { op, body } => self.operation(*op, body)?,
+                Node::While { shape, test, cond, body } => self.while_loop(*shape, *test, cond, body)?,
+                Node::Case { shape, selector, branches } => self.case(shape.id, *selector, branches)?,
             }
         }
         self.pc.truncate(level);
@@ -103,19 +119,12 @@ impl<'a, D: Datapath> Engine<'a, D> {
         0..if self.in_op { 1 } else { self.cores }
     }
 
-    fn repeat(&mut self, (id, syncs): (u32, bool), counter: u8, trip: u32, body: &[Node]) -> Result<(), FaultKind> {
+    fn repeat(&mut self, shape: Shape, counter: u8, trip: u32, body: &[Node]) -> Result<(), FaultKind> {
         let branch = u64::from(*self.chip.latency.branch);
-        let mut history = History::new(self.opts.fold && trip > 2, syncs);
+        let mut history = self.history(shape, trip);
         let mut i = 0;
         while i < trip {
-            let steady = &mut self.steady[id as usize];
-            if let Some(jump) = history.visit((i, trip), &self.board, &self.probe, steady) {
-                let now = self.board.now();
-                let by = jump.period.checked_mul(jump.times).ok_or(FaultKind::TimeOverflow)?;
-                now.checked_add(by).filter(|t| *t < END).ok_or(FaultKind::TimeOverflow)?;
-                self.probe.repeat(&jump.mark, now, jump.period, jump.times);
-                self.board.shift(by, syncs);
-                let skipped = jump.iterations * jump.times as u32;
+            if let Some(skipped) = self.jump(&mut history, shape, (i, trip))? {
                 if D::DATA {
                     for k in i..i + skipped {
                         self.data_iteration(self.data_cores(), counter, k, body)?;
@@ -131,6 +140,23 @@ impl<'a, D: Datapath> Engine<'a, D> {
         }
         self.count(counter, trip);
         Ok(())
+    }
+
+    /// For a loop that is about to start. Where data decides what runs inside, equal states do not have equal futures.
+    fn history(&self, shape: Shape, trip: u32) -> History {
+        History::new(self.opts.fold && trip > 2 && !(D::DATA && shape.flows), shape.syncs)
+    }
+
+    /// Moves time over whole periods if iteration `i` of `trip` starts like an earlier one. The number of iterations skipped.
+    fn jump(&mut self, history: &mut History, shape: Shape, (i, trip): (u32, u32)) -> Result<Option<u32>, FaultKind> {
+        let steady = &mut self.steady[shape.id as usize];
+        let Some(jump) = history.visit((i, trip), &self.board, &self.probe, steady) else { return Ok(None) };
+        let now = self.board.now();
+        let by = jump.period.checked_mul(jump.times).ok_or(FaultKind::TimeOverflow)?;
+        now.checked_add(by).filter(|t| *t < END).ok_or(FaultKind::TimeOverflow)?;
+        self.probe.repeat(&jump.mark, now, jump.period, jump.times);
+        self.board.shift(by, shape.syncs);
+        Ok(Some(jump.iterations * jump.times as u32))
     }
 
     fn count(&mut self, counter: u8, value: u32) {
@@ -184,26 +210,38 @@ impl<'a, D: Datapath> Engine<'a, D> {
 
     /// Runs code without time on some cores.
     fn data_only(&mut self, cores: Range<u32>, nodes: &[Node]) -> Result<(), FaultKind> {
-        for node in nodes {
-            match node {
-                Node::Bundle(b) => {
-                    let b = self.code.bundle(b);
-                    cores.clone().try_for_each(|core| self.data.bundle(core, b))?;
+        for (i, node) in nodes.iter().enumerate() {
+            if let Err(fault) = self.data_node(cores.clone(), node) {
+                self.below.push(i as u32);
+                return Err(fault);
+            }
+        }
+        Ok(())
+    }
+
+    fn data_node(&mut self, cores: Range<u32>, node: &Node) -> Result<(), FaultKind> {
+        match node {
+            Node::Bundle(b) => {
+                let b = self.code.bundle(b);
+                cores.clone().try_for_each(|core| self.data.bundle(core, b))?;
+            }
+            Node::Loop { counter, trip, body, .. } => {
+                for i in 0..*trip {
+                    self.data_iteration(cores.clone(), *counter, i, body)?;
                 }
-                Node::Loop { counter, trip, body, .. } => {
-                    for i in 0..*trip {
-                        self.data_iteration(cores.clone(), *counter, i, body)?;
-                    }
-                    cores.clone().for_each(|core| self.data.set_counter(core, *counter, *trip));
+                cores.clone().for_each(|core| self.data.set_counter(core, *counter, *trip));
+            }
+            Node::Op { op, body } => {
+                let n = self.program.ops[*op as usize].cores;
+                self.data.begin_op(n);
+                for core in 0..n {
+                    self.data_only(core..core + 1, body)?;
+                    self.data.drain(core..core + 1)?;
                 }
-                Node::Op { op, body } => {
-                    let n = self.program.ops[*op as usize].cores;
-                    self.data.begin_op(n);
-                    for core in 0..n {
-                        self.data_only(core..core + 1, body)?;
-                        self.data.drain(core..core + 1)?;
-                    }
-                }
+            }
+            // Neither inside operations nor in loops that fold with data.
+            Node::While { .. } | Node::Case { .. } => {
+                return Err(FaultKind::Malformed("data decides what runs inside an operation".to_owned()));
             }
         }
         Ok(())

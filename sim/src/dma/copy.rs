@@ -19,32 +19,46 @@ pub(crate) fn transfer(
     if d.rows == 0 || d.cols == 0 || d.outer.iter().any(|o| o.count == 0) {
         return Ok(());
     }
-    let dims = [(d.cols, d.col_stride), (d.rows, d.row_stride)];
-    let (low, high) = extent(hbm_at, dims.into_iter().chain(d.outer.iter().map(|o| (o.count, o.hbm_stride))));
-    let high = high + i128::from(d.elem_bytes) - 1;
-    if low < 0 || high >= hbm.len() as i128 {
-        return Err(FaultKind::Hbm { first: low, last: high, bytes: hbm.len() as u64 });
-    }
+    hbm_bytes(d, hbm_at, hbm.len())?;
     let (first, last) = rows(d, vmem_at);
     let words = vmem.rows(first, last)?;
-    let mut steps = vec![0u32; d.outer.len()];
-    let (mut h, mut v) = (hbm_at as i64, vmem_at as i64);
-    loop {
-        let plane = Plane { d, hbm: h, row: v as usize };
+    planes(d, hbm_at as i64, vmem_at as i64, |byte, row| {
+        let plane = Plane { d, hbm: byte, row: row as usize };
         widest(Move { plane, hbm, words });
+    });
+    Ok(())
+}
+
+/// Checks that every byte of HBM that `d` touches, with its block at byte `at`, is one of the `len` there are. Some are touched.
+pub(super) fn hbm_bytes(d: &DmaDesc, at: i128, len: usize) -> Result<(), FaultKind> {
+    let dims = [(d.cols, d.col_stride), (d.rows, d.row_stride)];
+    let (first, high) = extent(at, dims.into_iter().chain(d.outer.iter().map(|o| (o.count, o.hbm_stride))));
+    let last = high + i128::from(d.elem_bytes) - 1;
+    if first < 0 || last >= len as i128 {
+        return Err(FaultKind::Hbm { first, last, bytes: len as u64 });
+    }
+    Ok(())
+}
+
+/// Calls `f` with where each outer step of `d` starts in HBM and in the core's memory.
+pub(super) fn planes(d: &DmaDesc, hbm_at: i64, local_at: i64, mut f: impl FnMut(i64, i64)) {
+    let mut steps = vec![0u32; d.outer.len()];
+    let (mut h, mut v) = (hbm_at, local_at);
+    loop {
+        f(h, v);
         let mut k = steps.len();
         loop {
-            let Some(below) = k.checked_sub(1) else { return Ok(()) };
+            let Some(below) = k.checked_sub(1) else { return };
             k = below;
             let o = &d.outer[k];
             steps[k] += 1;
             if steps[k] < o.count {
                 h += o.hbm_stride;
-                v += o.vmem_stride;
+                v += o.local_stride;
                 break;
             }
             h -= i64::from(o.count - 1) * o.hbm_stride;
-            v -= i64::from(o.count - 1) * o.vmem_stride;
+            v -= i64::from(o.count - 1) * o.local_stride;
             steps[k] = 0;
         }
     }
@@ -53,7 +67,7 @@ pub(crate) fn transfer(
 /// First and last row of VMEM that `d` touches with its block at row `vmem_at`; more than that only for descriptors of no data.
 pub(crate) fn rows(d: &DmaDesc, vmem_at: i128) -> (i128, i128) {
     let packing = 4 / i128::from(d.elem_bytes.max(1));
-    let (first, last) = extent(vmem_at, d.outer.iter().map(|o| (o.count.max(1), o.vmem_stride)));
+    let (first, last) = extent(vmem_at, d.outer.iter().map(|o| (o.count.max(1), o.local_stride)));
     let last_row = i128::from(d.rows.max(1) - 1);
     let tile_rows = last_row / (8 * packing);
     let row_in_tile = if tile_rows > 0 { 7 } else { last_row % (8 * packing) / packing };
@@ -61,7 +75,8 @@ pub(crate) fn rows(d: &DmaDesc, vmem_at: i128) -> (i128, i128) {
     (first, last + (tile_rows * i128::from(d.lane_tiles) + cols) * 8 + row_in_tile)
 }
 
-fn extent(at: i128, dims: impl Iterator<Item = (u32, i64)>) -> (i128, i128) {
+/// Least and greatest of `at` plus multiples of strides.
+pub(super) fn extent(at: i128, dims: impl Iterator<Item = (u32, i64)>) -> (i128, i128) {
     dims.fold((at, at), |(low, high), (count, stride)| {
         let span = i128::from(count - 1) * i128::from(stride);
         (low + span.min(0), high + span.max(0))
@@ -226,7 +241,7 @@ fn spread<const P: usize>(out: &mut [u8], source: &[u32], shift: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tpusim_isa::program::{Addr, DmaDim};
+    use tpusim_isa::program::{Addr, DmaDim, OnChip};
 
     fn byte(i: usize) -> u8 {
         (i.wrapping_mul(2_654_435_761) >> 13) as u8
@@ -235,15 +250,16 @@ mod tests {
     fn desc(elem: u8, dir: DmaDir, rows: u32, cols: u32, row_stride: i64, col_stride: i64) -> DmaDesc {
         DmaDesc {
             dir,
+            mem: OnChip::Vmem,
             elem_bytes: elem,
-            outer: vec![DmaDim { count: 2, hbm_stride: 3000, vmem_stride: 100 }],
+            outer: vec![DmaDim { count: 2, hbm_stride: 3000, local_stride: 100 }],
             rows,
             row_stride,
             cols,
             col_stride,
             lane_tiles: cols.div_ceil(128) + 1,
             hbm: Addr::default(),
-            vmem: Addr::default(),
+            local: Addr::default(),
         }
     }
 

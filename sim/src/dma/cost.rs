@@ -102,11 +102,12 @@ impl DmaTiming {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tpusim_isa::program::{Addr, DmaDim};
+    use tpusim_isa::program::{Addr, DmaDim, OnChip};
 
     fn desc(cols: u32, rows: u32, row_stride: i64, outer: Vec<DmaDim>) -> DmaDesc {
         DmaDesc {
             dir: DmaDir::Load,
+            mem: OnChip::Vmem,
             elem_bytes: 4,
             outer,
             rows,
@@ -115,7 +116,7 @@ mod tests {
             col_stride: 4,
             lane_tiles: cols.div_ceil(128),
             hbm: Addr::default(),
-            vmem: Addr::default(),
+            local: Addr::default(),
         }
     }
 
@@ -124,7 +125,7 @@ mod tests {
     fn finds_contiguous_runs() {
         assert_eq!(runs(&desc(256, 8, 1024, vec![])), (1, 8192));
         assert_eq!(runs(&desc(256, 8, 4096, vec![])), (8, 1024));
-        let dim = |count, hbm_stride| DmaDim { count, hbm_stride, vmem_stride: 8 };
+        let dim = |count, hbm_stride| DmaDim { count, hbm_stride, local_stride: 8 };
         assert_eq!(runs(&desc(256, 8, 1024, vec![dim(3, 8192)])), (1, 3 * 8192));
         assert_eq!(runs(&desc(256, 8, 1024, vec![dim(5, 0), dim(3, 9000)])), (3, 8192));
         assert_eq!(runs(&desc(256, 8, 4096, vec![dim(3, 8 * 4096)])), (24, 1024));

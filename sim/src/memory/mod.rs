@@ -1,4 +1,5 @@
-//! Memories that hold data: VMEM of each core and HBM of the device.
+//! Memories that hold data: VMEM and SMEM of each core and HBM of the device.
 
 pub(crate) mod hbm;
+pub(crate) mod smem;
 pub(crate) mod vmem;

@@ -4,7 +4,9 @@
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::DType;
 use tpusim_isa::op::{Instr, Op};
-use tpusim_isa::program::{Addr, Buffer, BufferKind, Bundle, DmaDesc, DmaDir, Node, OpInfo, Program, SReg};
+use tpusim_isa::program::{
+    Addr, Buffer, BufferKind, Bundle, DmaDesc, DmaDir, FlowInfo, FlowKind, Node, OnChip, OpInfo, Program, SReg,
+};
 
 pub fn i(op: Op, operands: &[i32]) -> Instr {
     Instr::new(op, operands)
@@ -21,6 +23,18 @@ pub fn seq(instrs: Vec<Instr>) -> Vec<Node> {
 
 pub fn repeat(counter: u8, trip: u32, body: Vec<Node>) -> Node {
     Node::Loop { counter: SReg(counter), trip, body }
+}
+
+pub fn while_loop(info: u32, cond: Vec<Node>, test: u8, body: Vec<Node>) -> Node {
+    Node::While { info, cond, test: SReg(test), body }
+}
+
+pub fn case(info: u32, selector: u8, branches: Vec<Vec<Node>>) -> Node {
+    Node::Case { info, selector: SReg(selector), branches }
+}
+
+pub fn flow(kind: FlowKind, location: &str) -> FlowInfo {
+    FlowInfo { name: format!("stablehlo.{}", kind.name()), location: location.to_owned(), kind }
 }
 
 pub fn info(name: &str, cores: u32) -> OpInfo {
@@ -51,6 +65,7 @@ pub fn program(chip: &ChipSpec, body: Vec<Node>) -> Program {
 pub fn dense(dir: DmaDir, rows: u32, cols: u32, hbm: i64, vmem: i64) -> DmaDesc {
     DmaDesc {
         dir,
+        mem: OnChip::Vmem,
         elem_bytes: 4,
         outer: vec![],
         rows,
@@ -59,8 +74,13 @@ pub fn dense(dir: DmaDir, rows: u32, cols: u32, hbm: i64, vmem: i64) -> DmaDesc 
         col_stride: 4,
         lane_tiles: cols.div_ceil(128),
         hbm: Addr { base: hbm, terms: vec![] },
-        vmem: Addr { base: vmem, terms: vec![] },
+        local: Addr { base: vmem, terms: vec![] },
     }
+}
+
+/// A row of `words` 32-bit elements in HBM and SMEM.
+pub fn scalars(dir: DmaDir, words: u32, hbm: i64, smem: i64) -> DmaDesc {
+    DmaDesc { mem: OnChip::Smem, ..dense(dir, 1, words, hbm, smem) }
 }
 
 pub fn buffer(offset: u64, bytes: u64, kind: BufferKind) -> Buffer {

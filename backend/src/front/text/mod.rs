@@ -18,6 +18,7 @@ mod ops;
 mod parser;
 mod pretty;
 mod pretty_more;
+mod testing;
 mod types;
 
 use super::{Diag, ParseError};
@@ -36,7 +37,7 @@ pub fn parse_text(text: &str, file_name: &str) -> Result<Module, ParseError> {
         let diags = vec![Diag { span: 0..0, message, help: None }];
         return Err(ParseError { file: file_name.to_owned(), diags, source_text: None });
     }
-    let mut parser = parser::Parser::new(text);
+    let mut parser = parser::Parser::new(text, file_name);
     match parser.file() {
         Ok(module) if parser.diags.is_empty() => Ok(module),
         _ => Err(fail(parser.diags)),

@@ -317,11 +317,13 @@ impl<'a> Parser<'a> {
         self.names = Names::default();
         let mut params = Vec::new();
         for ((name, span, ty, loc), attrs) in args.into_iter().zip(attrs) {
+            let at = span.start;
             let value = match self.define(name, span, vec![ty])?.first() {
                 Some(&v) => v,
                 None => return Err(Failed),
             };
-            params.push(Param { value, attrs: attrs.clone(), loc: loc.unwrap_or(LocTable::UNKNOWN) });
+            let loc = loc.unwrap_or_else(|| self.place(at));
+            params.push(Param { value, attrs: attrs.clone(), loc });
         }
         let types: Vec<Type> = results.iter().map(|r| r.ty.clone()).collect();
         let ops = self.block_ops(Some(&types), false)?;

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::lexer::{Kind, lex};
 use super::parser::{Failed, MAX_DIAGS, Parsed, Parser};
+use super::testing::is_testing;
 use crate::front::normalize;
 use crate::hlo::{Attr, AttrList, Block, LocId, LocTable, Op, Opcode, Region, Type, ValueId};
 
@@ -145,7 +146,8 @@ impl<'a> Parser<'a> {
             Kind::Word => (self.word("an operation")?.to_owned(), false),
             _ => return self.expected("an operation"),
         };
-        let Some(opcode) = Opcode::from_name(&spelled) else {
+        let testing = is_testing(&spelled);
+        let Some(opcode) = Opcode::from_name(&spelled).or(testing.then_some(Opcode::CustomCall)) else {
             let message = format!("operation `{spelled}` is not supported");
             return Err(self.error_help(span, message, "StableHLO, CHLO and Shardy operations and `func.call` are"));
         };
@@ -158,9 +160,17 @@ impl<'a> Parser<'a> {
             results: Vec::new(),
             loc: None,
         };
-        self.nested(|p| if generic { p.generic_op(&mut d) } else { p.pretty_op(&mut d) })?;
+        self.nested(|p| match (generic, testing) {
+            (true, _) => p.generic_op(&mut d),
+            (false, true) => p.testing_op(&mut d, &spelled),
+            (false, false) => p.pretty_op(&mut d),
+        })?;
+        if testing {
+            d.set("call_target_name", Attr::Str(spelled));
+        }
         let trailing = self.trailing_loc()?;
-        let loc = trailing.or(d.loc).unwrap_or(LocTable::UNKNOWN);
+        let given = trailing.or(d.loc);
+        let loc = given.unwrap_or_else(|| self.place(span.start));
         self.finish(d, names, loc)
     }
 

@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::lexer::{Kind, Tok, lex};
 use crate::front::Diag;
-use crate::hlo::{IdVec, LocId, LocTable, Type, Value, ValueId};
+use crate::hlo::{IdVec, Loc, LocId, LocTable, Type, Value, ValueId};
 
 /// Something is wrong and the diagnostic is already recorded.
 #[derive(Debug)]
@@ -64,11 +64,15 @@ pub(super) struct Parser<'a> {
     pub symbols: FxHashSet<String>,
     /// Bytes that uses of attribute aliases may still expand to.
     pub alias_budget: usize,
+    /// Name of the file.
+    file: String,
+    /// Start of the line that was looked up last, and its number.
+    line: (usize, u32),
     depth: u32,
 }
 
 impl<'a> Parser<'a> {
-    pub fn new(src: &'a str) -> Self {
+    pub fn new(src: &'a str, file: &str) -> Self {
         Parser {
             src,
             tok: lex(src, 0),
@@ -80,8 +84,22 @@ impl<'a> Parser<'a> {
             names: Names::default(),
             symbols: FxHashSet::default(),
             alias_budget: (4 << 20) + src.len().saturating_mul(16),
+            file: file.to_owned(),
+            line: (0, 1),
             depth: 0,
         }
+    }
+
+    /// The location of what stands at byte `at`, for ops that do not say where they come from.
+    pub fn place(&mut self, at: usize) -> LocId {
+        let (from, mut line) = if at < self.line.0 { (0, 1) } else { self.line };
+        let mut start = from;
+        for (i, _) in self.slice(from..at).match_indices('\n') {
+            (start, line) = (from + i + 1, line + 1);
+        }
+        self.line = (start, line);
+        let col = at.saturating_sub(start) as u32 + 1;
+        self.locs.add(Loc::File { file: self.file.clone(), line, col })
     }
 
     // Errors.

@@ -60,6 +60,14 @@ impl<'a> Region<'a> {
     }
 }
 
+/// The extremum that a reduction of values with their indices keeps, if it is argmax or argmin.
+pub(super) fn extremum_of(op: &Op) -> Option<Combine> {
+    match &op.regions[..] {
+        [r] => Region { block: &r.block }.keeps(),
+        _ => None,
+    }
+}
+
 impl Builder<'_> {
     /// A reduction with two results.
     pub(super) fn reduce_with_index(
@@ -70,10 +78,7 @@ impl Builder<'_> {
         site: &(String, String),
     ) -> Result<Vec<NodeId>, LowerError> {
         let name = "reduce";
-        let how = match &op.regions[..] {
-            [r] => Region { block: &r.block }.keeps(),
-            _ => None,
-        };
+        let how = extremum_of(op);
         let dims = op.attrs.ints("dimensions").unwrap_or(&[]);
         let (Some(how), &[x, index, init, init_index], &[dim]) = (how, args, dims) else {
             let m = "of several operands is lowered for argmax and argmin over one dimension only";

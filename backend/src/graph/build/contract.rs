@@ -76,6 +76,19 @@ fn precision_parts(op: &Op) -> usize {
     }
 }
 
+/// Dimensions of a product whose left operand has `rank` dimensions; a plain `dot` contracts the last with the first.
+pub(super) fn dot_spec(op: &Op, rank: usize) -> DotSpec {
+    let usizes = |v: &[i64]| v.iter().map(|&d| d as usize).collect::<Vec<_>>();
+    match op.attrs.get("dot_dimension_numbers") {
+        Some(Attr::Dot(d)) => DotSpec {
+            batch: [usizes(&d.lhs_batch), usizes(&d.rhs_batch)],
+            contract: [usizes(&d.lhs_contract), usizes(&d.rhs_contract)],
+            useful: true,
+        },
+        _ => DotSpec { batch: [vec![], vec![]], contract: [vec![rank.saturating_sub(1)], vec![0]], useful: true },
+    }
+}
+
 impl Builder<'_> {
     pub(super) fn reduce(
         &mut self,
@@ -204,19 +217,7 @@ impl Builder<'_> {
         name: &'static str,
         site: (String, String),
     ) -> Result<NodeId, LowerError> {
-        let usizes = |v: &[i64]| v.iter().map(|&d| d as usize).collect::<Vec<_>>();
-        let spec = match op.attrs.get("dot_dimension_numbers") {
-            Some(Attr::Dot(d)) => DotSpec {
-                batch: [usizes(&d.lhs_batch), usizes(&d.rhs_batch)],
-                contract: [usizes(&d.lhs_contract), usizes(&d.rhs_contract)],
-                useful: true,
-            },
-            _ => DotSpec {
-                batch: [vec![], vec![]],
-                contract: [vec![self.node(args[0]).dims.len() - 1], vec![0]],
-                useful: true,
-            },
-        };
+        let spec = dot_spec(op, self.node(args[0]).dims.len());
         let kinds = args.iter().map(|&a| self.node(a).dtype.kind()).collect::<Vec<_>>();
         let (float, int) = (kinds.iter().all(|k| *k == DTypeKind::Float), t.dtype.is_int());
         let narrow = args.iter().all(|&a| self.node(a).dtype.bits() == 8);
@@ -246,7 +247,7 @@ impl Builder<'_> {
 
     /// A product of f32 operands in several bf16 passes: operands are cut into `parts` bf16 numbers, and the products of parts that
     /// matter are added from the smallest up. Two parts give the three passes of HIGH, three the six of HIGHEST.
-    fn precise_product(
+    pub(super) fn precise_product(
         &mut self,
         spec: DotSpec,
         args: &[NodeId],

@@ -124,7 +124,13 @@ impl Builder<'_> {
         self.transpose(x, perm.to_vec(), &t, name, site.clone())
     }
 
-    fn reshaped(&mut self, x: NodeId, dims: Vec<u64>, name: &'static str, site: &(String, String)) -> NodeId {
+    pub(super) fn reshaped(
+        &mut self,
+        x: NodeId,
+        dims: Vec<u64>,
+        name: &'static str,
+        site: &(String, String),
+    ) -> NodeId {
         let dtype = self.node(x).dtype;
         self.reshape(x, &Shape { dims, dtype }, name, site.clone())
     }

@@ -16,8 +16,11 @@ impl Builder<'_> {
         name: &'static str,
         site: (String, String),
     ) -> NodeId {
+        if matches!(&op, NodeOp::Const(l) if !l.is_splat()) && !self.outer.is_empty() {
+            return self.hoist(op, args, t, name, site);
+        }
         let key = match &op {
-            NodeOp::Param(_) => None,
+            NodeOp::Param(_) | NodeOp::Special(_) => None,
             NodeOp::Const(l) if !l.is_splat() => None,
             _ => Some(Key { op: format!("{op:?}"), args: args.clone(), dims: t.dims.clone(), dtype: t.dtype }),
         };
@@ -93,6 +96,12 @@ impl Builder<'_> {
         }
         if self.node(a).dims == t.dims && map.iter().enumerate().all(|(i, &d)| i == d) {
             return a;
+        }
+        // An index repeated along other dimensions is an index of the whole.
+        if let NodeOp::Iota(d) = self.node(a).op
+            && self.node(a).dims[d] == t.dims[map[d]]
+        {
+            return self.push(NodeOp::Iota(map[d]), vec![], t, name, site);
         }
         self.push(NodeOp::Broadcast(map), vec![a], t, name, site)
     }

@@ -3,21 +3,31 @@
 mod argmax;
 mod contract;
 mod convolution;
+mod dynamic;
+mod function;
+mod gather;
+mod linalg;
 mod make;
 mod ops;
-mod regions;
+mod random;
+mod region;
+mod scatter;
+mod several;
 mod sort;
 mod special;
+mod trip;
+mod wide;
 mod window;
 
 use rustc_hash::FxHashMap;
 use tpusim_isa::num::{DType, DTypeKind};
 
-use super::{Graph, Node, NodeId, NodeOp};
+use super::{Graph, Node, NodeId, own_operands};
 use crate::hlo::{Block, Func, LocId, Module, Op, Opcode, ValueId, Verified};
 use crate::lower::math::{MapOp, holds};
 
 use contract::bits_to_bytes;
+use wide::Value;
 
 /// Something the code generator has no code for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,22 +71,35 @@ pub fn from_module_with(module: &Verified<Module>, pad_contraction: bool) -> Res
         message: "there is no function `main`".into(),
     })?;
     let graph = Graph { name: module.name.clone(), ..Graph::default() };
-    let mut b = Builder { module, graph, seen: FxHashMap::default(), pad_contraction };
+    let mut b = Builder {
+        module,
+        graph,
+        seen: FxHashMap::default(),
+        pad_contraction,
+        imports: FxHashMap::default(),
+        binds: Vec::new(),
+        outer: Vec::new(),
+        rebuilt: 0,
+    };
     let mut env = Env::default();
     for (i, p) in main.params.iter().enumerate() {
         let t = b.tensor(main, p.value, "parameter", p.loc)?;
         let name = module.locs.name(p.loc).unwrap_or("").to_owned();
-        let id = b.push(NodeOp::Param(i as u32), vec![], &t, "parameter", (name, String::new()));
-        b.graph.params.push(id);
-        env.insert(p.value, id);
+        let value = b.parameter(i as u32, &t, name);
+        if p.attrs.get("tf.aliasing_output").is_some() || p.attrs.flag("jax.buffer_donor") {
+            b.graph.donated.extend(b.graph.params.last());
+        }
+        env.insert(p.value, value);
     }
-    b.graph.outputs = b.block(main, &main.body, &mut env, 0, None)?;
-    b.separate_outputs();
-    b.prune();
+    let outputs = b.block(main, &main.body, &mut env, 0, None)?;
+    b.graph.outputs = outputs.into_iter().map(|v| b.output(v)).collect();
+    b.graph.prune(true);
+    b.graph.separate_outputs();
+    own_operands(&mut b.graph, &|_, _| false);
     Ok(b.graph)
 }
 
-type Env = FxHashMap<ValueId, NodeId>;
+type Env = FxHashMap<ValueId, Value>;
 
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
@@ -92,6 +115,14 @@ struct Builder<'m> {
     /// Nodes by what they compute, to share equal ones.
     seen: FxHashMap<Key, NodeId>,
     pad_contraction: bool,
+    /// In a region: nodes of the graph around, and what stands for them here.
+    imports: FxHashMap<NodeId, NodeId>,
+    /// In a region: what its parameters stand for.
+    binds: Vec<region::Bind>,
+    /// The graphs around this one, the next one last.
+    outer: Vec<region::Frame>,
+    /// Regions that were built more than once.
+    rebuilt: usize,
 }
 
 /// Shape of a node to be.
@@ -124,7 +155,7 @@ impl Builder<'_> {
         let Some(t) = f.ty(v).tensor() else {
             return Err(self.error(op, loc, format!("values of type {} are not lowered", f.ty(v))));
         };
-        if t.quant.is_some() || !holds(t.dtype) {
+        if t.quant.is_some() || !holds(t.dtype) && wide::part_of(t.dtype).is_none() {
             return Err(self.error(op, loc, format!("element type of {t} is not lowered to vector code yet")));
         }
         let dims = t.dims.iter().map(|&d| u64::try_from(d)).collect::<Result<Vec<_>, _>>();
@@ -139,51 +170,6 @@ impl Builder<'_> {
         Ok(Shape { dims, dtype: t.dtype })
     }
 
-    /// Every result gets a node of its own: parameters, constants and results given twice are copied.
-    fn separate_outputs(&mut self) {
-        let mut taken = std::collections::BTreeSet::new();
-        for i in 0..self.graph.outputs.len() {
-            let id = self.graph.outputs[i];
-            let n = self.graph.node(id).clone();
-            if taken.insert(id) && !matches!(n.op, NodeOp::Param(_) | NodeOp::Const(_)) {
-                continue;
-            }
-            let copy = NodeId(self.graph.nodes.len() as u32);
-            let op = NodeOp::Map(MapOp::Copy);
-            self.graph.nodes.push(Node { op, args: vec![id], name: "copy", ..n });
-            self.graph.outputs[i] = copy;
-        }
-    }
-
-    /// Drops what no output needs.
-    fn prune(&mut self) {
-        let mut need = vec![false; self.graph.nodes.len()];
-        let mut work: Vec<NodeId> = self.graph.outputs.clone();
-        work.extend(&self.graph.params);
-        while let Some(n) = work.pop() {
-            if !std::mem::replace(&mut need[n.ix()], true) {
-                work.extend(&self.graph.nodes[n.ix()].args);
-            }
-        }
-        let mut renumber = vec![NodeId(0); need.len()];
-        let mut nodes = Vec::new();
-        for (ix, node) in std::mem::take(&mut self.graph.nodes).into_iter().enumerate() {
-            if need[ix] {
-                renumber[ix] = NodeId(nodes.len() as u32);
-                nodes.push(node);
-            }
-        }
-        for n in &mut nodes {
-            for a in &mut n.args {
-                *a = renumber[a.ix()];
-            }
-        }
-        self.graph.nodes = nodes;
-        for n in self.graph.outputs.iter_mut().chain(&mut self.graph.params) {
-            *n = renumber[n.ix()];
-        }
-    }
-
     fn block(
         &mut self,
         f: &Func,
@@ -191,18 +177,21 @@ impl Builder<'_> {
         env: &mut Env,
         depth: usize,
         site: Option<&(String, String)>,
-    ) -> Result<Vec<NodeId>, LowerError> {
+    ) -> Result<Vec<Value>, LowerError> {
         for op in &block.ops {
-            let args: Vec<NodeId> = op.operands.iter().filter_map(|v| env.get(v).copied()).collect();
+            let args: Vec<Value> = op.operands.iter().filter_map(|v| env.get(v).copied()).collect();
             if args.len() != op.operands.len() {
                 return Err(self.error(op.opcode.name(), op.loc, "an operand has no value"));
             }
             if op.opcode == Opcode::Return {
                 return Ok(args);
             }
-            let results = match self.region_op(f, op, &args, env, site) {
-                Some(r) => r,
-                None => self.op(f, op, args, depth, site),
+            let results = match op.opcode {
+                Opcode::While | Opcode::If | Opcode::Case => self.control(f, op, &args, env, depth, site),
+                _ => match self.with_function(f, op, &args, env, site) {
+                    Some(r) => r,
+                    None => self.op(f, op, args, depth, site),
+                },
             };
             let results = results.map_err(|e| self.placed(e, op, site))?;
             for (r, id) in op.results.iter().zip(results) {
@@ -228,10 +217,10 @@ impl Builder<'_> {
         &mut self,
         op: &Op,
         name: &str,
-        args: Vec<NodeId>,
+        args: Vec<Value>,
         depth: usize,
         site: (String, String),
-    ) -> Result<Vec<NodeId>, LowerError> {
+    ) -> Result<Vec<Value>, LowerError> {
         if depth >= MAX_CALLS {
             return Err(self.error(op.opcode.name(), op.loc, "calls nest too deep"));
         }
@@ -247,10 +236,10 @@ impl Builder<'_> {
         &mut self,
         f: &Func,
         op: &Op,
-        args: Vec<NodeId>,
+        args: Vec<Value>,
         depth: usize,
         outer: Option<&(String, String)>,
-    ) -> Result<Vec<NodeId>, LowerError> {
+    ) -> Result<Vec<Value>, LowerError> {
         let site = self.site(op, outer);
         match op.opcode {
             Opcode::Call => {
@@ -264,9 +253,28 @@ impl Builder<'_> {
             Opcode::OptimizationBarrier => return Ok(args),
             _ => {}
         }
+        let pair = |v: &ValueId| f.ty(*v).tensor().is_some_and(|t| wide::part_of(t.dtype).is_some());
+        let single: Option<Vec<NodeId>> = args.iter().map(|v| v.one()).collect();
+        let Some(args) = single.filter(|_| !op.results.iter().any(pair)) else {
+            return self.wide(f, op, &args, site);
+        };
+        self.narrow(f, op, args, site).map(|ids| ids.into_iter().map(Value::One).collect())
+    }
+
+    /// An operation whose operands and results are one array each.
+    fn narrow(
+        &mut self,
+        f: &Func,
+        op: &Op,
+        args: Vec<NodeId>,
+        site: (String, String),
+    ) -> Result<Vec<NodeId>, LowerError> {
         if let (Opcode::Reduce, &[a, b]) = (op.opcode, &op.results[..]) {
             let t = [self.tensor(f, a, op.opcode.name(), op.loc)?, self.tensor(f, b, op.opcode.name(), op.loc)?];
             return self.reduce_with_index(op, &args, &t, &site);
+        }
+        if op.opcode == Opcode::Scatter {
+            return self.scatter(f, op, &args, &site);
         }
         let [result] = op.results[..] else {
             return Err(self.error(op.opcode.name(), op.loc, "operations with several results are not lowered yet"));

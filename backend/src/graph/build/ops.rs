@@ -44,6 +44,8 @@ impl Builder<'_> {
                 let step = if strides.is_empty() { vec![1; t.dims.len()] } else { strides };
                 return Ok(self.slice(args[0], start, step, t, name, site));
             }
+            Opcode::DynamicSlice => return Ok(self.dynamic_slice(args, t, name, site)),
+            Opcode::DynamicUpdateSlice => return Ok(self.dynamic_update_slice(args, t, name, site)),
             Opcode::Reverse => {
                 let dims = dims_of("dimensions");
                 let size = |d: usize| self.node(args[0]).dims[d];
@@ -66,15 +68,9 @@ impl Builder<'_> {
             Opcode::Reduce => return self.reduce(op, args, t, name, site),
             Opcode::ReduceWindow => return self.reduce_window(op, args, t, name, site),
             Opcode::Convolution => return self.convolution(op, args, t, name, &site),
+            Opcode::Gather => return self.gather(op, args, t, name, &site),
             Opcode::DotGeneral | Opcode::Dot => return self.dot(op, args, t, name, site),
-            Opcode::BitcastConvert if self.node(args[0]).dims == t.dims => {
-                let same = self.node(args[0]).dtype == t.dtype;
-                return Ok(if same { args[0] } else { self.map(MapOp::Bitcast, args, t, name, site) });
-            }
-            Opcode::BitcastConvert => {
-                let m = "only bitcasts between types of one width are lowered yet";
-                return Err(self.error(op.opcode.name(), op.loc, m));
-            }
+            Opcode::BitcastConvert => return self.bitcast(op, args[0], t, name, &site),
             Opcode::Clamp => {
                 let full = |b: &mut Self, a: NodeId| -> NodeId {
                     if b.node(a).dims.is_empty() { b.broadcast(a, vec![], t, name, site.clone()) } else { a }

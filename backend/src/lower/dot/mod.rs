@@ -28,6 +28,7 @@ use super::cells::{packing, stored_bytes};
 use super::emit::{EmitError, Emitter, ZERO};
 use super::expr::{Access, Kind, Node};
 use super::nest::{Body, Ends, Iter, Nest};
+use super::scalar::{Bases, Scalar};
 use super::vector::Store;
 use plan::*;
 
@@ -57,6 +58,8 @@ pub struct DotKernel {
     pub nodes: Vec<Node>,
     /// What is written.
     pub stores: Vec<Store>,
+    /// Scalars that move what is read and written.
+    pub scalars: Vec<Scalar>,
 }
 
 /// Sizes chosen for a kernel.
@@ -121,12 +124,20 @@ impl DotKernel {
         Route { lanes_along_k: along_k, transpose: false, convert: needs_convert(w.dtype, self.format) }
     }
 
+    /// Everything it reads and writes.
+    fn accesses(&self) -> impl Iterator<Item = &Access> {
+        let loads = self.nodes.iter().filter_map(|n| if let Kind::Load(a) = &n.kind { Some(a) } else { None });
+        let operands = [&self.stream.access, &self.weights.access];
+        operands.into_iter().chain(loads).chain(self.stores.iter().map(|s| &s.access))
+    }
+
     /// Emits the kernel.
     ///
     /// # Errors
     /// [`EmitError`] if the tiling does not fit the machine.
     pub fn emit(&self, e: &mut Emitter<'_>, t: DotTiling, base_of: &dyn Fn(usize) -> i64) -> Result<(), EmitError> {
-        let mut low = Lowering::plan(self, e, t, base_of)?;
+        let bases = Bases::load(e, base_of, &self.scalars, self.accesses())?;
+        let mut low = Lowering::plan(self, e, t, &bases)?;
         let nest = Nest::new(e, low.levels.clone(), std::mem::take(&mut low.streams), t.cores)?;
         nest.emit(e, &mut low)
     }

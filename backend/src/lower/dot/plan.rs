@@ -91,7 +91,7 @@ impl<'k> Lowering<'k> {
         k: &'k DotKernel,
         e: &mut Emitter<'_>,
         t: DotTiling,
-        base_of: &dyn Fn(usize) -> i64,
+        bases: &Bases<'_>,
     ) -> Result<Self, EmitError> {
         let n = k.dims.len();
         let mut order: Vec<(usize, u64)> = (0..n - 2).map(|d| (d, 1)).collect();
@@ -135,17 +135,17 @@ impl<'k> Lowering<'k> {
         };
         let k_pad = low.k_groups() * t.k_split * dim;
         let row_pad = low.padded_rows();
-        low.stream = low.add_operand(e, &k.stream, k.stream_route(), row_pad, k_pad, n - 2, base_of);
+        low.stream = low.add_operand(e, &k.stream, k.stream_route(), row_pad, k_pad, n - 2, bases);
         let col_pad = out_tiles * 128;
-        low.weights = low.add_operand(e, &k.weights, k.weights_route(), col_pad, k_pad, n - 1, base_of);
+        low.weights = low.add_operand(e, &k.weights, k.weights_route(), col_pad, k_pad, n - 1, bases);
         for (ix, node) in k.nodes.iter().enumerate() {
             if let Kind::Load(access) = &node.kind {
-                let shape = low.add_block(access, node.dtype, DmaDir::Load, base_of);
+                let shape = low.add_block(access, node.dtype, DmaDir::Load, bases);
                 low.loads.insert(ix, shape);
             }
         }
         for s in &k.stores {
-            let shape = low.add_block(&s.access, k.nodes[s.node].dtype, DmaDir::Store, base_of);
+            let shape = low.add_block(&s.access, k.nodes[s.node].dtype, DmaDir::Store, bases);
             low.stores.push((s.node, shape));
         }
         low.acc.0 = e.vmem(row_pad / 8 * out_tiles * 8);
@@ -190,7 +190,7 @@ impl<'k> Lowering<'k> {
         own_pad: u32,
         k_pad: u32,
         own_dim: usize,
-        base_of: &dyn Fn(usize) -> i64,
+        bases: &Bases<'_>,
     ) -> Ready {
         let a = &o.access;
         let batches = self.k.dims.len() - 2;
@@ -224,7 +224,7 @@ impl<'k> Lowering<'k> {
         self.streams.push(Stream {
             dir: DmaDir::Load,
             elem_bytes: stored_bytes(o.dtype),
-            base: base_of(a.buffer) + a.offset,
+            base: bases.addr(a),
             level_strides,
             outer: Vec::new(),
             rows,
@@ -252,7 +252,7 @@ impl<'k> Lowering<'k> {
         }
     }
 
-    pub(super) fn add_block(&mut self, a: &Access, dtype: DType, dir: DmaDir, base_of: &dyn Fn(usize) -> i64) -> Shape {
+    pub(super) fn add_block(&mut self, a: &Access, dtype: DType, dir: DmaDir, bases: &Bases<'_>) -> Shape {
         let n = self.k.dims.len();
         let s = |d: usize| a.strides[d];
         let (varies_row, varies_col) = (s(n - 2) != 0, s(n - 1) != 0);
@@ -265,7 +265,7 @@ impl<'k> Lowering<'k> {
         self.streams.push(Stream {
             dir,
             elem_bytes: stored_bytes(dtype),
-            base: base_of(a.buffer) + a.offset,
+            base: bases.addr(a),
             level_strides: self.level_dim.iter().map(|&d| if d < n { s(d) } else { 0 }).collect(),
             outer: Vec::new(),
             rows,

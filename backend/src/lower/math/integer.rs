@@ -12,6 +12,7 @@ pub(super) fn integer(c: &mut Code, op: MapOp, t: DType, a: &[V]) -> V {
         MapOp::Add => c.v(Op::VAddI, a),
         MapOp::Sub => c.v(Op::VSubI, a),
         MapOp::Mul => c.v(Op::VMulI, a),
+        MapOp::MulHigh => c.v(Op::VMulHiU, a),
         MapOp::Max => c.v(if signed { Op::VMaxI } else { Op::VMaxU }, a),
         MapOp::Min => c.v(if signed { Op::VMinI } else { Op::VMinU }, a),
         MapOp::And => c.v(Op::VAnd, a),

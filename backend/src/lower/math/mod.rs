@@ -11,6 +11,7 @@
 mod float;
 mod integer;
 mod reduce;
+mod wide;
 
 use tpusim_isa::num::{DType, DTypeKind, Format};
 use tpusim_isa::op::Op;
@@ -20,6 +21,7 @@ use super::vcode::{Code, M, V};
 use float::float;
 use integer::integer;
 pub use reduce::{Combine, iota, reduce_lanes, reduce_sublanes};
+pub use wide::{Registers, WideOp};
 
 /// Direction of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,6 +88,10 @@ pub enum MapOp {
     Convert,
     Bitcast,
     Copy,
+    /// High word of the product of unsigned words.
+    MulHigh,
+    /// One register, the first or the second, of an operation on pairs of registers.
+    Wide(WideOp, u8),
 }
 
 impl MapOp {
@@ -94,6 +100,7 @@ impl MapOp {
         match self {
             MapOp::Div | MapOp::Exp | MapOp::Log | MapOp::Tanh | MapOp::Rsqrt | MapOp::Logistic => 6,
             MapOp::Sqrt | MapOp::Expm1 | MapOp::Log1p => 10,
+            MapOp::Wide(op, _) => op.cost(),
             MapOp::Sin | MapOp::Cos | MapOp::Pow | MapOp::Cbrt | MapOp::Tan | MapOp::Atan2 | MapOp::Rem => 30,
             _ => 1,
         }
@@ -197,6 +204,11 @@ pub fn map(c: &mut Code, op: MapOp, t: Types, args: &[Val]) -> Val {
         }
         MapOp::Convert => convert(c, args[0], t),
         MapOp::Bitcast => bitcast(c, args[0], t),
+        MapOp::Wide(op, part) => {
+            let a: Vec<V> = args.iter().map(|&x| as_v(c, x)).collect();
+            let pair = c.shared(op, &a, wide::wide);
+            Val::V(pair[usize::from(part & 1)])
+        }
         _ => {
             let a: Vec<V> = args.iter().map(|&x| as_v(c, x)).collect();
             let v = if kind == DTypeKind::Float { float(c, op, &a) } else { integer(c, op, t.operand, &a) };

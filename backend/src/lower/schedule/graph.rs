@@ -65,6 +65,7 @@ fn build(code: &[CodeInstr], chip: &ChipSpec, queued: &Queued) -> Graph {
     let mut memory: FxHashMap<u32, Accesses> = FxHashMap::default();
     let mut scalar_version: FxHashMap<i32, u32> = FxHashMap::default();
     let mut sync_last: Option<usize> = None;
+    let mut smem = Smem::default();
     for (n, ci) in code.iter().enumerate() {
         let i = &ci.instr;
         let implicit = ci.implicit.iter().filter(|r| **r != 0).map(|&r| (Field::Ss, i32::from(r)));
@@ -108,6 +109,7 @@ fn build(code: &[CodeInstr], chip: &ChipSpec, queued: &Queued) -> Graph {
             }
             sync_last = Some(n);
         }
+        smem.add(&mut g, i, n);
         if let Some((kind, unit, is_pop)) = queue_of(i) {
             let q = queues.entry((kind, unit)).or_insert_with(|| QueueState {
                 carried: queued.0.get(&(kind, unit)).copied().unwrap_or(0),
@@ -117,6 +119,40 @@ fn build(code: &[CodeInstr], chip: &ChipSpec, queued: &Queued) -> Graph {
         }
     }
     g
+}
+
+/// Accesses to SMEM, which is one object: DMAs and waits, that may move its data, the last store, and the loads since.
+#[derive(Default)]
+struct Smem {
+    sync: Option<usize>,
+    store: Option<usize>,
+    loads: Vec<usize>,
+}
+
+impl Smem {
+    fn add(&mut self, g: &mut Graph, i: &Instr, n: usize) {
+        let load = i.op.timing() == Timing::ScalarLoad;
+        let store = i.op.timing() == Timing::ScalarStore;
+        let sync = i.op.slot() == Slot::Dma;
+        if !(load || store || sync) {
+            return;
+        }
+        if !sync {
+            self.sync.into_iter().for_each(|m| g.edge(m, n, 1));
+        }
+        self.store.into_iter().for_each(|m| g.edge(m, n, 1));
+        if load {
+            self.loads.push(n);
+            return;
+        }
+        self.loads.drain(..).for_each(|m| g.edge(m, n, 1));
+        if sync {
+            self.sync = Some(n);
+            self.store = None;
+        } else {
+            self.store = Some(n);
+        }
+    }
 }
 
 fn base_of(i: &Instr) -> i32 {

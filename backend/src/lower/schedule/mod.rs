@@ -2,10 +2,11 @@
 //! it goes.
 //!
 //! The dependence graph has edges for registers (true, anti and output), for VMEM objects (store against load or store of the same
-//! object, unless the rows are known to differ), for the order of pushes and of pops of each unit, from a unit's push to its
-//! pop, and from the pop that frees a queue entry to the push that needs it. Ready instructions are taken by the length of the
-//! longest path behind them. When registers run short, only the oldest instruction may take the last ones: the source order is
-//! legal by itself, so this always makes progress if the source order fits the register file.
+//! object, unless the rows are known to differ), for SMEM (load, store and DMA against each other, as one object), for the order
+//! of pushes and of pops of each unit, from a unit's push to its pop, and from the pop that frees a queue entry to the push that
+//! needs it. Ready instructions are taken by the length of the longest path behind them. When registers run short, only the oldest
+//! instruction may take the last ones: the source order is legal by itself, so this always makes progress if the source order fits
+//! the register file.
 //!
 //! Empty cycles are not written down: the core interlocks, so the next bundle waits by itself.
 

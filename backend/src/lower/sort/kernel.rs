@@ -4,7 +4,7 @@ use std::fmt;
 
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::op::Op;
-use tpusim_isa::program::{Addr, DmaDesc, DmaDim, DmaDir, SReg};
+use tpusim_isa::program::{Addr, DmaDesc, DmaDim, DmaDir, OnChip, SReg};
 
 use super::super::emit::{CORE, EmitError, Emitter, ZERO};
 use super::super::vcode::V;
@@ -80,7 +80,7 @@ impl SortKernel {
         let at: Vec<u32> = (0..words).map(|_| e.vmem(self.plan.rows)).collect();
         let objects = (0..words).map(|_| e.object()).collect();
         let pads = (padded && !by_key).then_some(n as i32);
-        let mut net = Net { spec, at, objects, pads, xlu: 0 };
+        let mut net = Net { spec, at, objects, pads, xlu: 0, budget: (*e.chip.regs.vector * 5 / 8) as usize };
         let out: Vec<u32> = stores.iter().map(|_| e.vmem(self.plan.out_rows)).collect();
         let flag = e.flag()?;
         self.grid(e, |e, start| {
@@ -185,7 +185,7 @@ impl SortKernel {
             Layout::Rows | Layout::Spread => {
                 let outer = match self.plan.block {
                     1 => vec![],
-                    b => vec![DmaDim { count: b as u32, hbm_stride: row, vmem_stride: array as i64 }],
+                    b => vec![DmaDim { count: b as u32, hbm_stride: row, local_stride: array as i64 }],
                 };
                 let (whole, rest) = (n / 128, n % 128);
                 let main = Block { outer: outer.clone(), rows: whole, row_stride: 512, cols: 128, ..plain() };
@@ -314,6 +314,7 @@ fn desc(dir: DmaDir, b: &Block, base: i64, at: u32, start: [SReg; 2], strides: [
     let terms = start.into_iter().zip(strides).filter(|(r, _)| *r != ZERO).collect();
     DmaDesc {
         dir,
+        mem: OnChip::Vmem,
         elem_bytes: 4,
         outer: b.outer.clone(),
         rows: b.rows as u32,
@@ -322,7 +323,7 @@ fn desc(dir: DmaDir, b: &Block, base: i64, at: u32, start: [SReg; 2], strides: [
         col_stride: b.col_stride,
         lane_tiles: b.lane_tiles as u32,
         hbm: Addr { base: base + b.hbm as i64, terms },
-        vmem: Addr { base: i64::from(at) + b.vmem as i64, terms: vec![] },
+        local: Addr { base: i64::from(at) + b.vmem as i64, terms: vec![] },
     }
 }
 

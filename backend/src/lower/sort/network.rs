@@ -12,9 +12,6 @@ use super::super::vcode::{self, Code, M, Object, V};
 use super::order::{before, choose};
 use super::{Dir, Place, SortSpec};
 
-/// Vector registers that the elements of one group may take.
-const GROUP_REGISTERS: usize = 40;
-
 /// Exchange between two registers of a group.
 #[derive(Clone, Copy)]
 struct Exchange {
@@ -33,6 +30,8 @@ pub(super) struct Net<'a> {
     /// Number of real elements, if positions beyond them are compared.
     pub pads: Option<i32>,
     pub xlu: u32,
+    /// Vector registers that the elements of one group may take.
+    pub budget: usize,
 }
 
 impl Net<'_> {
@@ -50,7 +49,7 @@ impl Net<'_> {
 
     /// Bits of the row that one pass exchanges.
     fn radix(&self) -> u32 {
-        match GROUP_REGISTERS / self.words() {
+        match self.budget / self.words() {
             0..=3 => 1,
             4..=7 => 2,
             _ => 3,
@@ -189,9 +188,9 @@ impl Net<'_> {
 
     /// Exchanges over bits of the lane, one after the other.
     fn lane_pass(&mut self, e: &mut Emitter<'_>, rows: u32, lanes: &[u32], dir: Dir) -> Result<(), EmitError> {
-        let most: u32 = match self.words() {
-            0..=4 => 8,
-            5..=8 => 4,
+        let most: u32 = match self.budget / self.words() {
+            8.. => 8,
+            4.. => 4,
             _ => 2,
         };
         let unroll = most.min(1 << (rows / 8).trailing_zeros());

@@ -22,6 +22,7 @@ use super::cells::{packing, stored_bytes};
 use super::emit::{EmitError, Emitter, ZERO};
 use super::expr::{Access, Kind, Node, NodeIx};
 use super::nest::{Body, Iter, Nest};
+use super::scalar::{Bases, Scalar};
 use plan::*;
 
 /// A value written to HBM.
@@ -42,6 +43,8 @@ pub struct VectorKernel {
     pub nodes: Vec<Node>,
     /// What is written.
     pub stores: Vec<Store>,
+    /// Scalars that move what is read and written.
+    pub scalars: Vec<Scalar>,
 }
 
 /// Sizes chosen for a kernel.
@@ -113,12 +116,19 @@ impl VectorKernel {
         loads.sum::<u64>() + self.stores.iter().map(|s| self.nodes[s.node].dtype.bytes() as u64).sum::<u64>()
     }
 
+    /// Everything it reads and writes.
+    fn accesses(&self) -> impl Iterator<Item = &Access> {
+        let loads = self.nodes.iter().filter_map(|n| if let Kind::Load(a) = &n.kind { Some(a) } else { None });
+        loads.chain(self.stores.iter().map(|s| &s.access))
+    }
+
     /// Emits the kernel.
     ///
     /// # Errors
     /// [`EmitError`] if the tiling does not fit the machine.
     pub fn emit(&self, e: &mut Emitter<'_>, t: Tiling, base_of: &dyn Fn(usize) -> i64) -> Result<(), EmitError> {
-        let mut k = Lowering::plan(self, e, t, base_of)?;
+        let bases = Bases::load(e, base_of, &self.scalars, self.accesses())?;
+        let mut k = Lowering::plan(self, e, t, &bases)?;
         let nest = Nest::new(e, k.levels.clone(), std::mem::take(&mut k.streams), t.cores)?;
         nest.emit(e, &mut k)
     }

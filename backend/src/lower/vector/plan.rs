@@ -97,7 +97,7 @@ impl<'k> Lowering<'k> {
         k: &'k VectorKernel,
         e: &mut Emitter<'_>,
         t: Tiling,
-        base_of: &dyn Fn(usize) -> i64,
+        bases: &Bases<'_>,
     ) -> Result<Self, EmitError> {
         let n = k.n();
         let reduced = k.col_reduced();
@@ -137,11 +137,11 @@ impl<'k> Lowering<'k> {
         };
         for (ix, node) in k.nodes.iter().enumerate() {
             if let Kind::Load(access) = &node.kind {
-                low.add_load(e, ix, access, node.dtype, base_of);
+                low.add_load(e, ix, access, node.dtype, bases);
             }
         }
         for s in &k.stores {
-            let shape = low.add_stream(&s.access, k.nodes[s.node].dtype, DmaDir::Store, false, base_of);
+            let shape = low.add_stream(&s.access, k.nodes[s.node].dtype, DmaDir::Store, false, bases);
             low.stores.push((s.node, shape));
         }
         for ix in low.values_to_keep() {
@@ -163,10 +163,10 @@ impl<'k> Lowering<'k> {
         ix: NodeIx,
         access: &Access,
         dtype: DType,
-        base_of: &dyn Fn(usize) -> i64,
+        bases: &Bases<'_>,
     ) {
         let transposed = self.k.transposed(access, dtype);
-        let from = self.add_stream(access, dtype, DmaDir::Load, transposed, base_of);
+        let from = self.add_stream(access, dtype, DmaDir::Load, transposed, bases);
         let source = if transposed {
             let rows = self.padded_rows().next_multiple_of(128);
             let planes = if from.varies_plane { self.t.planes as u32 } else { 1 };
@@ -193,7 +193,7 @@ impl<'k> Lowering<'k> {
         dtype: DType,
         dir: DmaDir,
         transposed: bool,
-        base_of: &dyn Fn(usize) -> i64,
+        bases: &Bases<'_>,
     ) -> Shape {
         let n = self.k.n();
         let s = |d: usize| access.strides[d];
@@ -225,7 +225,7 @@ impl<'k> Lowering<'k> {
         self.streams.push(Stream {
             dir,
             elem_bytes: bytes,
-            base: base_of(access.buffer) + access.offset,
+            base: bases.addr(access),
             level_strides: self.level_dim.iter().map(|&d| s(d)).collect(),
             outer,
             rows,

@@ -1,0 +1,257 @@
+//! Gathers and scatters: places of windows as ordinary integer code, then one special node that moves or updates the windows.
+//!
+//! A place counts in units of the greatest common divisor of the strides that indices multiply (a row of an embedding table), so that
+//! places fit 32 bits. Windows that are too large for on-chip memory are cut: their outer dimensions become dimensions of the index.
+
+use tpusim_isa::num::{DType, DTypeKind};
+
+use super::super::{NodeId, NodeOp, Special, Windows};
+use super::*;
+use crate::hlo::{Attr, GatherDims, Op};
+use crate::lower::gather::Layout;
+use crate::lower::math::MapOp;
+
+/// Pieces that a dimension may be cut into without being taken apart.
+const MOST_PIECES: u64 = 1 << 20;
+
+/// On-chip bytes that one window may take.
+const LARGEST_WINDOW: u64 = 1 << 20;
+
+/// One dimension of an array that windows start at some index of.
+pub(super) struct Axis {
+    /// The index: an i32 node of the shape of all places.
+    pub index: NodeId,
+    /// Its largest value.
+    pub limit: u64,
+    /// Elements of the array between neighbours.
+    pub stride: u64,
+}
+
+/// Integer code over one shape.
+pub(super) struct Ints<'b, 'm> {
+    pub b: &'b mut Builder<'m>,
+    /// Sizes of all values.
+    pub dims: Vec<u64>,
+    pub name: &'static str,
+    pub site: (String, String),
+}
+
+impl Ints<'_, '_> {
+    pub fn shape(&self, dtype: DType) -> Shape {
+        Shape { dims: self.dims.clone(), dtype }
+    }
+
+    pub fn value(&mut self, v: i64, dtype: DType) -> NodeId {
+        let t = self.shape(dtype);
+        self.b.constant(v.to_le_bytes()[..dtype.bytes()].into(), &t, self.name, self.site.clone())
+    }
+
+    pub fn map(&mut self, op: MapOp, args: &[NodeId], dtype: DType) -> NodeId {
+        let t = self.shape(dtype);
+        self.b.map(op, args, &t, self.name, self.site.clone())
+    }
+
+    pub fn iota(&mut self, d: usize) -> NodeId {
+        let t = self.shape(DType::I32);
+        self.b.push(NodeOp::Iota(d), vec![], &t, self.name, self.site.clone())
+    }
+
+    /// `x` between `low` and `high`.
+    pub fn clamp(&mut self, x: NodeId, low: i64, high: i64) -> NodeId {
+        let dtype = self.b.node(x).dtype;
+        let mut y = x;
+        if dtype.is_signed() {
+            let low = self.value(low, dtype);
+            y = self.map(MapOp::Max, &[y, low], dtype);
+        }
+        let high = self.value(high, dtype);
+        self.map(MapOp::Min, &[y, high], dtype)
+    }
+
+    /// `x` as i32; values beyond `size` on either side may come closer, but stay beyond.
+    pub fn narrow(&mut self, x: NodeId, size: u64) -> NodeId {
+        let dtype = self.b.node(x).dtype;
+        let wide = dtype.bits() > 32 || dtype.bits() == 32 && dtype.kind() == DTypeKind::Unsigned;
+        let y = if wide { self.clamp(x, -(size as i64), size as i64) } else { x };
+        self.map(MapOp::Convert, &[y], DType::I32)
+    }
+
+    /// Places of windows that start at `axes`, and the elements one step of a place moves. Indices outside of an axis count as its ends.
+    pub fn places(&mut self, axes: &[Axis]) -> Option<(NodeId, u64)> {
+        let used = || axes.iter().filter(|a| a.limit > 0);
+        let unit = used().fold(0, |g, a| gcd(g, a.stride)).max(1);
+        let last = used().try_fold(0u64, |n, a| n.checked_add(a.limit.checked_mul(a.stride / unit)?))?;
+        if last > i32::MAX as u64 {
+            return None;
+        }
+        let mut sum = None;
+        for a in used() {
+            let index = self.clamp(a.index, 0, a.limit as i64);
+            let step = self.value((a.stride / unit) as i64, DType::I32);
+            let term = self.map(MapOp::Mul, &[index, step], DType::I32);
+            sum = Some(match sum {
+                None => term,
+                Some(s) => self.map(MapOp::Add, &[s, term], DType::I32),
+            });
+        }
+        let places = match sum {
+            Some(p) => p,
+            None => self.value(0, DType::I32),
+        };
+        Some((places, unit))
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Row-major strides, in elements.
+pub(super) fn row_major(dims: &[u64]) -> Vec<u64> {
+    let mut strides = vec![1; dims.len()];
+    for d in (1..dims.len()).rev() {
+        strides[d - 1] = strides[d] * dims[d];
+    }
+    strides
+}
+
+/// Cuts off outer dimensions of windows until one takes at most `most` bytes on chip: `(cut, rest)`. A dimension may be cut in two.
+pub(super) fn cut(window: &[(u64, u64)], elem: u64, words: bool, most: u64) -> (Vec<(u64, u64)>, Vec<(u64, u64)>) {
+    let bytes = |w: &[(u64, u64)]| Layout::new(&Windows::new(1, w.iter().copied(), 1), elem, words).bytes();
+    let (mut outside, mut rest) = (Vec::new(), window.to_vec());
+    while bytes(&rest) > most {
+        let (size, stride) = rest.remove(0);
+        let pieces = (2..=size.min(MOST_PIECES)).filter(|p| size.is_multiple_of(*p)).find(|p| {
+            let part: Vec<_> = std::iter::once((size / p, stride)).chain(rest.iter().copied()).collect();
+            bytes(&part) <= most
+        });
+        match pieces {
+            Some(p) if p < size => {
+                outside.push((p, stride * (size / p)));
+                rest.insert(0, (size / p, stride));
+            }
+            _ => outside.push((size, stride)),
+        }
+    }
+    (outside, rest)
+}
+
+impl Builder<'_> {
+    /// What holds the same elements in the same order.
+    pub(super) fn unshaped(&self, mut a: NodeId) -> NodeId {
+        while self.node(a).op == NodeOp::Reshape {
+            a = self.node(a).args[0];
+        }
+        a
+    }
+
+    /// Entry `k` of all index vectors, over the batch dimensions of `indices`.
+    pub(super) fn index_entry(
+        &mut self,
+        indices: NodeId,
+        vector_dim: usize,
+        k: usize,
+        name: &'static str,
+        site: &(String, String),
+    ) -> NodeId {
+        let (mut dims, dtype) = (self.node(indices).dims.clone(), self.node(indices).dtype);
+        if vector_dim >= dims.len() {
+            return indices;
+        }
+        let (mut start, step) = (vec![0; dims.len()], vec![1; dims.len()]);
+        start[vector_dim] = k as u64;
+        dims[vector_dim] = 1;
+        let part = self.slice(indices, start, step, &Shape { dims: dims.clone(), dtype }, name, site.clone());
+        dims.remove(vector_dim);
+        self.reshape(part, &Shape { dims, dtype }, name, site.clone())
+    }
+
+    pub(super) fn gather(
+        &mut self,
+        op: &Op,
+        args: &[NodeId],
+        t: &Shape,
+        name: &'static str,
+        site: &(String, String),
+    ) -> Result<NodeId, LowerError> {
+        let (Some(Attr::Gather(d)), &[x, indices]) = (op.attrs.get("dimension_numbers"), args) else {
+            return Err(self.error(op.opcode.name(), op.loc, "needs `dimension_numbers` and two operands"));
+        };
+        let slice: Vec<u64> = op.attrs.ints("slice_sizes").unwrap_or(&[]).iter().map(|&s| s as u64).collect();
+        if t.dims.contains(&0) {
+            return Ok(self.constant(vec![0; t.dtype.bytes()].into(), t, name, site.clone()));
+        }
+        let dims = self.node(x).dims.clone();
+        let strides = row_major(&dims);
+        let vector_dim = d.index_vector_dim as usize;
+        let mut batch = self.node(indices).dims.clone();
+        if vector_dim < batch.len() {
+            batch.remove(vector_dim);
+        }
+        let kept: Vec<usize> = (0..dims.len()).filter(|&k| !dropped(d, k)).collect();
+        let window: Vec<(u64, u64)> = kept.iter().map(|&k| (slice[k], strides[k])).collect();
+        let (outside, inside) = cut(&window, t.dtype.bytes() as u64, true, LARGEST_WINDOW);
+
+        let mut all = batch.clone();
+        all.extend(outside.iter().map(|o| o.0));
+        let mut axes = Vec::new();
+        let mut c = Ints { b: self, dims: all.clone(), name, site: site.clone() };
+        for (k, &a) in d.start_index_map.iter().enumerate() {
+            let a = a as usize;
+            let entry = c.b.index_entry(indices, vector_dim, k, name, site);
+            let entry = c.spread(entry, (0..batch.len()).collect());
+            let index = c.narrow(entry, dims[a]);
+            axes.push(Axis { index, limit: dims[a] - slice[a], stride: strides[a] });
+        }
+        for (&a, &i) in d.operand_batching_dims.iter().zip(&d.start_indices_batching_dims) {
+            let (a, i) = (a as usize, i as usize);
+            let index = c.iota(if i > vector_dim { i - 1 } else { i });
+            axes.push(Axis { index, limit: dims[a] - 1, stride: strides[a] });
+        }
+        for (j, &(size, stride)) in outside.iter().enumerate() {
+            let index = c.iota(batch.len() + j);
+            axes.push(Axis { index, limit: size - 1, stride });
+        }
+        let places = c.places(&axes);
+        let count = all.iter().product::<u64>();
+        let Some((places, unit)) = places.filter(|_| count <= i32::MAX as u64) else {
+            return Err(self.error(op.opcode.name(), op.loc, "has more places than 32-bit indices can name"));
+        };
+        let windows = Windows::new(count, inside, unit);
+        let x = self.unshaped(x);
+        // All batch dimensions first, then those of the window.
+        let mut result = batch.clone();
+        result.extend(kept.iter().map(|&k| slice[k]));
+        let y = self.special_node(Special::Gather(windows), vec![x, places], name, site);
+        let y = self.push(NodeOp::Result(0), vec![y], &Shape { dims: result, dtype: t.dtype }, name, site.clone());
+        let (mut at_batch, mut at_window) = (0..batch.len(), batch.len()..);
+        let is_offset = |k: usize| d.offset_dims.contains(&(k as i64));
+        let perm: Vec<usize> =
+            (0..t.dims.len()).filter_map(|k| if is_offset(k) { at_window.next() } else { at_batch.next() }).collect();
+        Ok(self.transpose(y, perm, t, name, site.clone()))
+    }
+
+    /// A special node, which has no elements itself.
+    pub(super) fn special_node(
+        &mut self,
+        what: Special,
+        args: Vec<NodeId>,
+        name: &'static str,
+        site: &(String, String),
+    ) -> NodeId {
+        let none = Shape { dims: vec![0], dtype: DType::U8 };
+        self.push(NodeOp::Special(what), args, &none, name, site.clone())
+    }
+}
+
+impl Ints<'_, '_> {
+    /// `x`, whose dimensions are dimensions `map` of the shape, repeated along the others.
+    pub fn spread(&mut self, x: NodeId, map: Vec<usize>) -> NodeId {
+        let t = self.shape(self.b.node(x).dtype);
+        self.b.broadcast(x, map, &t, self.name, self.site.clone())
+    }
+}
+
+fn dropped(d: &GatherDims, k: usize) -> bool {
+    d.collapsed_slice_dims.contains(&(k as i64)) || d.operand_batching_dims.contains(&(k as i64))
+}
