@@ -10,7 +10,7 @@ use tpusim_isa::chip::ChipSpec;
 use tpusim_traces::npy;
 
 /// Fixtures that compile to generated code.
-const RUN: [&str; 16] = [
+const RUN: [&str; 18] = [
     "matmul_bf16",
     "matmul_f32_ragged",
     "matmul_int8",
@@ -27,6 +27,8 @@ const RUN: [&str; 16] = [
     "conv_depthwise_dilated",
     "resnet_block",
     "reduce_zoo",
+    "sort_topk",
+    "moe_ragged_dot",
 ];
 
 fn fixtures() -> Option<PathBuf> {

@@ -26,10 +26,14 @@ impl Generator<'_> {
         let mut reason = EmitError::Vmem { needed: 0, available: *self.chip.vmem_bytes };
         for in_order in [false, true] {
             for kernel in SortKernel::candidates(spec, self.chip) {
+                if kernel.vmem() > *self.chip.vmem_bytes {
+                    reason = EmitError::Vmem { needed: kernel.vmem(), available: *self.chip.vmem_bytes };
+                    continue;
+                }
                 let descs = &mut self.program.descs;
                 match attempt((self.chip, self.depth), descs, in_order, |e| kernel.emit(e, &loads, &stores)) {
                     Ok(generated) => {
-                        let info = special_info(n, kernel.cores());
+                        let info = special_info(n, spec.comparisons(), kernel.cores());
                         self.push(info, Kernel::Special(kernel.to_string()), generated, body);
                         return Ok(());
                     }
@@ -45,13 +49,13 @@ impl Generator<'_> {
 }
 
 /// What a special node is, for reports.
-fn special_info(n: &Node, cores: u32) -> OpInfo {
+fn special_info(n: &Node, vector_flops: u64, cores: u32) -> OpInfo {
     OpInfo {
         name: n.name.to_owned(),
         source: n.source.clone(),
         location: n.location.clone(),
         mxu_flops: 0,
-        vector_flops: 0,
+        vector_flops,
         dtype: n.dtype,
         cores,
         modelled_cycles: 0,

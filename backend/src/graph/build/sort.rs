@@ -57,6 +57,10 @@ impl Builder<'_> {
         let (Ok(dim), true) = (usize::try_from(d), d < rank) else {
             return Err(self.error(op.opcode.name(), op.loc, "needs a dimension of its operands"));
         };
+        let (before, after): (u64, u64) = (dims[..dim].iter().product(), dims[dim + 1..].iter().product());
+        if before.max(after) > i32::MAX as u64 {
+            return Err(self.error(op.opcode.name(), op.loc, "of more than 2^31 arrays is too large for any chip"));
+        }
         let steps = self.comparator(f, op, args, env, site)?;
         let sorted = self.sorted(&Input { operands: &nodes, dim, keep: dims[dim] }, steps, name, site)?;
         let mut sorted = sorted.into_iter();
