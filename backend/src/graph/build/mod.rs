@@ -9,6 +9,7 @@ mod gather;
 mod linalg;
 mod make;
 mod ops;
+mod order;
 mod random;
 mod region;
 mod scatter;

@@ -182,20 +182,12 @@ impl Builder<'_> {
             let m = format!("{what} in its region; elementwise functions of the elements and constants are lowered");
             b.error(op.opcode.name(), op.loc, m)
         };
-        let saved = (std::mem::take(&mut self.graph), std::mem::take(&mut self.seen));
-        let mut env = Env::default();
-        let mut typed = true;
-        for (i, &a) in block.args.iter().enumerate() {
+        let typed = block.args.iter().enumerate().all(|(i, &a)| {
             let dtype = types[i % types.len()];
-            typed &= f.ty(a).tensor().is_some_and(|t| t.dtype == dtype);
-            let id =
-                self.push(NodeOp::Param(i as u32), vec![], &Shape { dims: vec![], dtype }, "parameter", site.clone());
-            env.insert(a, wide::Value::One(id));
-        }
-        let results = self.block(f, block, &mut env, 0, Some(site));
-        let inner = std::mem::replace(&mut self.graph, saved.0);
-        self.seen = saved.1;
-        let results: Option<Vec<NodeId>> = results?.into_iter().map(wide::Value::one).collect();
+            f.ty(a).tensor().is_some_and(|t| t.dtype == dtype)
+        });
+        let inner = self.scalars(f, op, block, &Env::default(), site)?;
+        let results: Option<Vec<NodeId>> = inner.results.iter().map(|r| r.one()).collect();
         let results = results.ok_or_else(|| fail(self, "64-bit values are not lowered"))?;
         if !typed {
             return Err(fail(self, "other types than those of the arrays are not lowered yet"));
@@ -207,7 +199,7 @@ impl Builder<'_> {
                 NodeOp::Const(l) if n.dims.is_empty() => What::Splat(register_bits(l.element(0), n.dtype)),
                 NodeOp::Map(m) => {
                     let operand = if *m == MapOp::Select { 1 } else { 0 };
-                    What::Map(*m, inner.node(n.args[operand]).dtype)
+                    What::Map(*m, inner.nodes[n.args[operand].ix()].dtype)
                 }
                 // Of scalars they do nothing.
                 NodeOp::Reshape | NodeOp::Broadcast(_) | NodeOp::Transpose(_) if n.dims.is_empty() => {

@@ -72,6 +72,9 @@ impl Builder<'_> {
             );
             return Err(self.error(op.opcode.name(), op.loc, m));
         }
+        if target == "ApproxTopK" {
+            return self.approximate_top_k(f, op, args, site);
+        }
         if target == "AllocateBuffer" {
             let mut out = Vec::new();
             for &r in &op.results {

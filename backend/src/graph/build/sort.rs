@@ -6,6 +6,7 @@
 
 use super::super::{NodeId, NodeOp, Special};
 use super::function::Bound;
+use super::order::ordered;
 use super::wide::Value;
 use super::*;
 use crate::hlo::{Attr, Op, Opcode};
@@ -14,13 +15,6 @@ use crate::lower::sort::{Order, SortSpec, Step, StepKind, prefers_columns};
 
 /// Longest comparator, in operations on registers.
 const LONGEST: usize = 200;
-
-/// A comparison of the same function of both elements.
-struct Ordered {
-    /// The step that computes the function of the first element.
-    step: usize,
-    descending: bool,
-}
 
 /// Where an operand is after the sort.
 enum From {
@@ -105,7 +99,47 @@ impl Builder<'_> {
         Some((u64::try_from(k).ok()?, largest))
     }
 
-    /// The region as steps, over the words of the operands.
+    /// The custom call `ApproxTopK`: what comes first by a comparator, exactly. Operands are arrays, then a start value for each.
+    pub(super) fn approximate_top_k(
+        &mut self,
+        f: &Func,
+        op: &Op,
+        args: &[Value],
+        site: &(String, String),
+    ) -> Result<Vec<Value>, LowerError> {
+        let fail = |b: &Self| {
+            b.error(op.opcode.name(), op.loc, "to `ApproxTopK` needs operands, a `reduction_dim` and a comparator")
+        };
+        let dim = ["mhlo.backend_config", "backend_config"].iter().find_map(|n| match op.attrs.get(n) {
+            Some(Attr::Dict(d)) => d.int("reduction_dim"),
+            _ => None,
+        });
+        let called = match op.attrs.get("called_computations") {
+            Some(Attr::Array(a)) => {
+                a.iter().find_map(|a| if let Attr::Symbol(s) = a { Some(s.as_str()) } else { None })
+            }
+            _ => None,
+        };
+        let module = self.module;
+        let arrays = args.get(..op.results.len()).unwrap_or_default();
+        let nodes: Option<Vec<NodeId>> = arrays.iter().map(|v| v.one()).collect();
+        let (Some(nodes), Some(less), Some(&r)) = (nodes, called.and_then(|c| module.func(c)), op.results.first())
+        else {
+            return Err(fail(self));
+        };
+        let t = self.tensor(f, r, op.opcode.name(), op.loc)?;
+        let sizes = nodes.first().map(|&n| self.node(n).dims.clone()).unwrap_or_default();
+        let rank = sizes.len() as i64;
+        let dim = dim.map_or(-1, |d| if d < 0 { d + rank } else { d });
+        let Some(dim) = usize::try_from(dim).ok().filter(|&d| d < sizes.len() && t.dims.get(d) <= sizes.get(d)) else {
+            return Err(fail(self));
+        };
+        let block = Block { args: less.params.iter().map(|p| p.value).collect(), ops: less.body.ops.clone() };
+        let steps = self.steps_of(less, op, &block, arrays, &Env::default(), site)?;
+        let input = Input { operands: &nodes, dim, keep: t.dims[dim] };
+        Ok(self.sorted(&input, steps, "top_k", site)?.into_iter().map(Value::One).collect())
+    }
+
     fn comparator(
         &mut self,
         f: &Func,
@@ -114,9 +148,27 @@ impl Builder<'_> {
         env: &Env,
         site: &(String, String),
     ) -> Result<Vec<Step>, LowerError> {
+        let [region] = &op.regions[..] else {
+            return Err(self.error(op.opcode.name(), op.loc, "needs one comparator"));
+        };
+        self.steps_of(f, op, &region.block, args, env, site)
+    }
+
+    /// A comparator as steps, over the words of the operands.
+    fn steps_of(
+        &mut self,
+        f: &Func,
+        op: &Op,
+        block: &Block,
+        args: &[Value],
+        env: &Env,
+        site: &(String, String),
+    ) -> Result<Vec<Step>, LowerError> {
         let name = op.opcode.name();
-        let [region] = &op.regions[..] else { return Err(self.error(name, op.loc, "needs one comparator")) };
-        let s = self.scalars(f, op, &region.block, env, site)?;
+        if block.args.len() != 2 * args.len() {
+            return Err(self.error(name, op.loc, "needs a comparator of two elements of each operand"));
+        }
+        let s = self.scalars(f, op, block, env, site)?;
         let mut first = Vec::new();
         let mut words = 0;
         for v in args {
@@ -289,88 +341,6 @@ impl Builder<'_> {
         let t = Shape { dims: self.node(x).dims.clone(), dtype: self.node(x).dtype };
         self.map(MapOp::Copy, &[x], &t, name, site.clone())
     }
-
-    /// The key of every element: an i32 whose order is that of the comparison.
-    fn key(
-        &mut self,
-        steps: &[Step],
-        o: &Ordered,
-        operands: &[NodeId],
-        dims: &[u64],
-        name: &'static str,
-        site: &(String, String),
-    ) -> NodeId {
-        let typed = |dtype| Shape { dims: dims.to_vec(), dtype };
-        let mut values: Vec<NodeId> = Vec::new();
-        for s in &steps[..=o.step] {
-            let args: Vec<NodeId> = s.args.iter().map(|&a| values[a]).collect();
-            values.push(match s.what {
-                StepKind::Word { word, .. } => operands[word],
-                StepKind::Splat(bits) => {
-                    self.constant(contract::bits_to_bytes(bits, s.dtype), &typed(s.dtype), name, site.clone())
-                }
-                StepKind::Map(m, _) => self.map(m, &args, &typed(s.dtype), name, site.clone()),
-            });
-        }
-        let x = values[o.step];
-        let dtype = self.node(x).dtype;
-        let int = typed(DType::I32);
-        let mut key = if dtype.is_float() {
-            let wide = self.map(MapOp::Convert, &[x], &typed(DType::F32), name, site.clone());
-            let bits = self.map(MapOp::Bitcast, &[wide], &int, name, site.clone());
-            self.total(bits, &int, name, site)
-        } else if dtype == DType::U32 {
-            let bits = self.map(MapOp::Bitcast, &[x], &int, name, site.clone());
-            self.flipped(bits, i32::MIN, &int, name, site)
-        } else {
-            self.map(MapOp::Convert, &[x], &int, name, site.clone())
-        };
-        if o.descending {
-            key = self.map(MapOp::Not, &[key], &int, name, site.clone());
-        }
-        key
-    }
-
-    /// The element behind a key, as a word.
-    fn from_key(
-        &mut self,
-        key: NodeId,
-        dtype: DType,
-        descending: bool,
-        dims: &[u64],
-        name: &'static str,
-        site: &(String, String),
-    ) -> NodeId {
-        let typed = |dtype| Shape { dims: dims.to_vec(), dtype };
-        let int = typed(DType::I32);
-        let mut x = key;
-        if descending {
-            x = self.map(MapOp::Not, &[x], &int, name, site.clone());
-        }
-        if dtype.is_float() {
-            let bits = self.total(x, &int, name, site);
-            return self.map(MapOp::Bitcast, &[bits], &typed(DType::F32), name, site.clone());
-        }
-        if dtype == DType::U32 {
-            let bits = self.flipped(x, i32::MIN, &int, name, site);
-            return self.map(MapOp::Bitcast, &[bits], &typed(dtype), name, site.clone());
-        }
-        x
-    }
-
-    /// Bits of an f32 as an integer of the same order, and back.
-    fn total(&mut self, bits: NodeId, t: &Shape, name: &'static str, site: &(String, String)) -> NodeId {
-        let shift = self.constant(contract::bits_to_bytes(31, t.dtype), t, name, site.clone());
-        let sign = self.map(MapOp::ShrArith, &[bits, shift], t, name, site.clone());
-        let rest = self.constant(contract::bits_to_bytes(i32::MAX, t.dtype), t, name, site.clone());
-        let flip = self.map(MapOp::And, &[sign, rest], t, name, site.clone());
-        self.map(MapOp::Xor, &[bits, flip], t, name, site.clone())
-    }
-
-    fn flipped(&mut self, x: NodeId, bits: i32, t: &Shape, name: &'static str, site: &(String, String)) -> NodeId {
-        let m = self.constant(contract::bits_to_bytes(bits, t.dtype), t, name, site.clone());
-        self.map(MapOp::Xor, &[x, m], t, name, site.clone())
-    }
 }
 
 /// The 32-bit type that holds every value of `t`.
@@ -379,64 +349,5 @@ fn word_type(t: DType) -> DType {
         DTypeKind::Float => DType::F32,
         DTypeKind::Signed => DType::I32,
         _ => DType::U32,
-    }
-}
-
-/// What a step computes, whichever of the two elements it is applied to.
-#[derive(PartialEq, Eq, Hash)]
-struct Form {
-    what: String,
-    args: Vec<usize>,
-    dtype: DType,
-}
-
-/// For every step a number that equal functions share, and which elements it depends on.
-fn forms(steps: &[Step]) -> Vec<(usize, [bool; 2])> {
-    let mut seen: FxHashMap<Form, usize> = FxHashMap::default();
-    let mut out: Vec<(usize, [bool; 2])> = Vec::new();
-    for s in steps {
-        let mut sides = [false; 2];
-        let what = match s.what {
-            StepKind::Word { word, second } => {
-                sides[usize::from(second)] = true;
-                format!("word {word}")
-            }
-            StepKind::Splat(bits) => format!("splat {bits}"),
-            StepKind::Map(m, t) => format!("{m:?} {t}"),
-        };
-        for &a in &s.args {
-            let of = out[a].1;
-            sides = [sides[0] | of[0], sides[1] | of[1]];
-        }
-        let form = Form { what, args: s.args.iter().map(|&a| out[a].0).collect(), dtype: s.dtype };
-        let next = seen.len();
-        out.push((*seen.entry(form).or_insert(next), sides));
-    }
-    out
-}
-
-/// The comparator as a comparison of one function of both elements, if it is one and the order is total.
-fn ordered(steps: &[Step]) -> Option<Ordered> {
-    let mut root = steps.last()?;
-    while let (StepKind::Map(MapOp::Copy, _), &[a]) = (&root.what, &root.args[..]) {
-        root = &steps[a];
-    }
-    let (StepKind::Map(MapOp::Compare(direction, total), dtype), &[a, b]) = (&root.what, &root.args[..]) else {
-        return None;
-    };
-    let less = match direction {
-        Direction::Lt => true,
-        Direction::Gt => false,
-        _ => return None,
-    };
-    let forms = forms(steps);
-    let (first, second) = (forms[a], forms[b]);
-    if dtype.is_float() && !total || first.0 != second.0 {
-        return None;
-    }
-    match (first.1, second.1) {
-        ([true, false], [false, true]) => Some(Ordered { step: a, descending: !less }),
-        ([false, true], [true, false]) => Some(Ordered { step: b, descending: less }),
-        _ => None,
     }
 }

@@ -12,6 +12,7 @@
 //! The `k` first of many are selected instead of sorted: runs of `k` are sorted along rows, and of two runs the lower half is kept,
 //! until one is left, then the same across lanes.
 
+mod blocks;
 mod kernel;
 mod network;
 mod order;
