@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::process::ExitCode;
 
 use tpusim_driver::DriverError;
+use tpusim_sim::FaultKind;
 
 /// Why a command ends early.
 #[derive(Debug)]
@@ -46,6 +47,15 @@ impl From<DriverError> for Failure {
     fn from(e: DriverError) -> Failure {
         match e {
             DriverError::Inputs { .. } | DriverError::InputBytes { .. } => Failure::usage(e),
+            // What the user has to say, or has said about something that is not there.
+            DriverError::Fault(f)
+                if matches!(
+                    *f.kind,
+                    FaultKind::TripCount { .. } | FaultKind::NoFlow { .. } | FaultKind::NoBranch { .. }
+                ) =>
+            {
+                Failure::usage(f.kind)
+            }
             _ => Failure::program(e),
         }
     }

@@ -1,6 +1,7 @@
 //! Inputs of a run: `.npy` files, or seeded random numbers.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
 use rand::{Rng, SeedableRng};
@@ -9,8 +10,10 @@ use tpusim_backend::hlo::TensorType;
 use tpusim_isa::num::convert::{encode_f32, encode_f64, encode_i64};
 use tpusim_isa::num::{DType, DTypeKind};
 use tpusim_traces::npy;
+use tpusim_workloads::Draw;
 
 use crate::failure::Failure;
+use crate::program::Loaded;
 
 /// `--input` and `--seed`.
 #[derive(Args, Clone, Debug)]
@@ -30,9 +33,10 @@ impl InputArgs {
     }
 
     /// The data of every parameter.
-    pub fn load(&self, params: &[(String, TensorType)]) -> Result<Vec<Vec<u8>>, Failure> {
+    pub fn load(&self, program: &Loaded) -> Result<Vec<Vec<u8>>, Failure> {
+        let params = &program.params;
         if !self.given() {
-            return Ok(params.iter().zip(0..).map(|((_, ty), n)| random(ty, self.seed, n)).collect());
+            return Ok(random_all(program, self.seed));
         }
         let mut loaded = Vec::with_capacity(params.len());
         for ((_, ty), path) in params.iter().zip(self.assign(params)?) {
@@ -94,8 +98,32 @@ fn describe(params: &[(String, TensorType)]) -> String {
     format!("the program takes {} ({})", list.len(), list.join(", "))
 }
 
-/// Random elements of `ty`, the same on every machine: floats of mean 0 and variance 1, integers from -8 to 7 or 0 to 15, fair coins.
-fn random(ty: &TensorType, seed: u64, stream: u64) -> Vec<u8> {
+/// Random values of all parameters. Each has a stream of its own, so how many threads make them does not show.
+fn random_all(program: &Loaded, seed: u64) -> Vec<Vec<u8>> {
+    let next = AtomicUsize::new(0);
+    let make = || {
+        let mut made = Vec::new();
+        loop {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            let Some((_, ty)) = program.params.get(n) else { return made };
+            let draw = program.draws.get(n).copied().flatten();
+            made.push((n, random(ty, draw, seed, n as u64)));
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(program.params.len());
+    let mut all: Vec<(usize, Vec<u8>)> = std::thread::scope(|s| {
+        let others: Vec<_> = (1..threads).map(|_| s.spawn(make)).collect();
+        let mut all = make();
+        all.extend(others.into_iter().flat_map(|t| t.join().unwrap_or_default()));
+        all
+    });
+    all.sort_by_key(|(n, _)| *n);
+    all.into_iter().map(|(_, data)| data).collect()
+}
+
+/// Random elements of `ty`, the same on every machine. Without `draw`: floats of mean 0 and variance 1, integers from -8 to 7 or 0 to
+/// 15, fair coins.
+fn random(ty: &TensorType, draw: Option<Draw>, seed: u64, stream: u64) -> Vec<u8> {
     let n = ty.elements().unwrap_or(0) as usize;
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(stream);
@@ -103,15 +131,20 @@ fn random(ty: &TensorType, seed: u64, stream: u64) -> Vec<u8> {
     // In blocks, so that numbers in a wider type never take much memory beside the result.
     const BLOCK: usize = 1 << 16;
     for start in (0..n).step_by(BLOCK) {
-        block(ty.dtype, BLOCK.min(n - start), &mut rng, &mut bytes);
+        block(ty.dtype, draw, BLOCK.min(n - start), &mut rng, &mut bytes);
     }
     bytes
 }
 
 /// Appends `n` random elements of `dtype`.
-fn block(dtype: DType, n: usize, rng: &mut ChaCha8Rng, bytes: &mut Vec<u8>) {
+fn block(dtype: DType, draw: Option<Draw>, n: usize, rng: &mut ChaCha8Rng, bytes: &mut Vec<u8>) {
     match dtype.kind() {
         DTypeKind::Bool => bytes.extend((0..n).map(|_| (rng.next_u32() & 1) as u8)),
+        DTypeKind::Signed | DTypeKind::Unsigned if let Some(Draw::Below(limit)) = draw => {
+            let values: Vec<i64> =
+                (0..n).map(|_| (u128::from(rng.next_u64()) * u128::from(limit) >> 64) as i64).collect();
+            bytes.extend(encode_i64(dtype, &values));
+        }
         DTypeKind::Signed | DTypeKind::Unsigned => {
             // Types narrower than four bits have a range of their own.
             let bits = dtype.bits().min(4);
@@ -124,12 +157,16 @@ fn block(dtype: DType, n: usize, rng: &mut ChaCha8Rng, bytes: &mut Vec<u8>) {
             bytes.extend(encode_f64(dtype, &values));
         }
         DTypeKind::Float => {
-            let values: Vec<f32> = (0..n).map(|_| normal(rng)).collect();
+            let (mean, deviation) = match draw {
+                Some(Draw::Normal { mean, deviation }) => (mean as f32, deviation as f32),
+                _ => (0.0, 1.0),
+            };
+            let values: Vec<f32> = (0..n).map(|_| mean + deviation * normal(rng)).collect();
             bytes.extend(encode_f32(dtype, &values));
         }
         DTypeKind::Complex => {
             let part = if dtype == DType::C128 { DType::F64 } else { DType::F32 };
-            block(part, 2 * n, rng, bytes);
+            block(part, None, 2 * n, rng, bytes);
         }
     }
 }
@@ -144,7 +181,7 @@ fn normal(rng: &mut ChaCha8Rng) -> f32 {
 
 /// Random bytes for arrays of unknown type: moderate numbers whether read as f32 or as bf16.
 pub fn random_untyped(bytes: u64, seed: u64, stream: u64) -> Vec<u8> {
-    let mut data = random(&TensorType::new([(bytes / 2) as i64], DType::BF16), seed, stream);
+    let mut data = random(&TensorType::new([(bytes / 2) as i64], DType::BF16), None, seed, stream);
     data.resize(bytes as usize, 0);
     data
 }
@@ -178,14 +215,14 @@ mod tests {
     #[test]
     fn random_floats_are_normal_and_seeded() {
         let ty = TensorType::new([100, 100], DType::F32);
-        let bytes = random(&ty, 7, 0);
+        let bytes = random(&ty, None, 7, 0);
         let x = tpusim_isa::num::convert::decode_f64(DType::F32, &bytes);
         let mean = x.iter().sum::<f64>() / x.len() as f64;
         let variance = x.iter().map(|v| v * v).sum::<f64>() / x.len() as f64;
         assert!(mean.abs() < 0.04 && (variance - 1.0).abs() < 0.05, "{mean} {variance}");
-        assert_eq!(bytes, random(&ty, 7, 0));
-        assert_ne!(bytes, random(&ty, 7, 1));
-        assert_ne!(bytes, random(&ty, 8, 0));
+        assert_eq!(bytes, random(&ty, None, 7, 0));
+        assert_ne!(bytes, random(&ty, None, 7, 1));
+        assert_ne!(bytes, random(&ty, None, 8, 0));
     }
 
     // Oracle: the size of the type, and the ranges promised.
@@ -193,7 +230,7 @@ mod tests {
     fn random_data_fits_every_type() {
         for &dtype in DType::ALL {
             let ty = TensorType::new([33], dtype);
-            let bytes = random(&ty, 0, 0);
+            let bytes = random(&ty, None, 0, 0);
             assert_eq!(Some(bytes.len() as u64), ty.bytes(), "{dtype}");
             if dtype.is_int() {
                 let values = tpusim_isa::num::convert::decode_i64(dtype, &bytes);

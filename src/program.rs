@@ -6,6 +6,8 @@ use clap::Args;
 use tpusim_backend::front::parse_program;
 use tpusim_backend::hlo::{Module, TensorType, Verified, verify};
 
+use tpusim_workloads::Draw;
+
 use crate::chip::pair;
 use crate::failure::Failure;
 
@@ -26,6 +28,8 @@ pub struct Loaded {
     pub module: Verified<Module>,
     /// Names of the entry function's parameters, empty where the source gives none, and their types.
     pub params: Vec<(String, TensorType)>,
+    /// How random values of each parameter are drawn, where the program says so.
+    pub draws: Vec<Option<Draw>>,
 }
 
 impl Loaded {
@@ -51,8 +55,8 @@ impl ProgramArgs {
                 )));
             }
         };
-        let params = params(&module)?;
-        Ok(Loaded { module, params })
+        let (params, draws) = params(&module)?;
+        Ok(Loaded { module, params, draws })
     }
 }
 
@@ -92,7 +96,10 @@ fn file(path: &Path) -> Result<Verified<Module>, Failure> {
     })
 }
 
-fn params(module: &Verified<Module>) -> Result<Vec<(String, TensorType)>, Failure> {
+/// Names and types of the entry function's parameters, and how they are drawn.
+type Params = (Vec<(String, TensorType)>, Vec<Option<Draw>>);
+
+fn params(module: &Verified<Module>) -> Result<Params, Failure> {
     let main = match (module.func("main"), module.funcs.as_slice()) {
         (Some(f), _) | (None, [f]) => f,
         _ => return Err(Failure::program("the program has no function `main`")),
@@ -105,5 +112,6 @@ fn params(module: &Verified<Module>) -> Result<Vec<(String, TensorType)>, Failur
         };
         params.push((module.locs.name(p.loc).unwrap_or_default().to_owned(), tensor.clone()));
     }
-    Ok(params)
+    let draws = main.params.iter().map(|p| Draw::of(&p.attrs)).collect();
+    Ok((params, draws))
 }

@@ -7,11 +7,12 @@ use tpusim_backend::hlo::TensorType;
 use tpusim_driver::{Execution, Mode};
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::program::Program;
-use tpusim_sim::RunOptions;
+use tpusim_sim::{RunOptions, TripCounts};
 use tpusim_traces::figure::FigureError;
 use tpusim_traces::report::{Report, TextOptions};
 use tpusim_traces::{figure, perfetto, tables};
 
+use crate::chip::pair;
 use crate::failure::Failure;
 use crate::files::{self, Targets};
 use crate::out;
@@ -57,6 +58,32 @@ pub struct EngineArgs {
     /// Host threads; results do not depend on it [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Engine")]
     threads: Option<u16>,
+    /// How often loops run whose end depends on data, with --mode time: one number for all, or LOOP=N for one (repeatable).
+    /// LOOP is what the report calls it, e.g. while.0, or its name in the source
+    #[arg(long, value_name = "[LOOP=]N", value_parser = trip_count, help_heading = "Engine")]
+    trip_count: Vec<(Option<String>, u32)>,
+    /// The branch that a `case` or `if` takes, with --mode time (repeatable), e.g. case.0=1; others take the branch that takes
+    /// longest
+    #[arg(long, value_name = "CASE=N", value_parser = numbered, help_heading = "Engine")]
+    branch: Vec<(String, u32)>,
+    /// Iterations after which a loop whose end depends on data is taken to be endless
+    #[arg(long, value_name = "N", default_value_t = RunOptions::default().max_iterations, help_heading = "Engine")]
+    max_iterations: u64,
+}
+
+/// `name=number`.
+fn numbered(text: &str) -> Result<(String, u32), String> {
+    let (name, n) = pair(text).map_err(|_| "expected NAME=N".to_owned())?;
+    n.parse().map(|n| (name, n)).map_err(|_| format!("expected a number from 0 to {} after `=`", u32::MAX))
+}
+
+/// `number` or `name=number`.
+fn trip_count(text: &str) -> Result<(Option<String>, u32), String> {
+    match text.parse() {
+        Ok(n) => Ok((None, n)),
+        Err(_) if text.contains('=') => numbered(text).map(|(name, n)| (Some(name), n)),
+        Err(_) => Err(format!("expected a number from 0 to {} or LOOP=N", u32::MAX)),
+    }
 }
 
 /// Flags of what to write.
@@ -94,6 +121,24 @@ impl EngineArgs {
         }
     }
 
+    /// Checks that the flags fit together.
+    pub fn check(&self) -> Result<(), Failure> {
+        let assumes = [("--trip-count", !self.trip_count.is_empty()), ("--branch", !self.branch.is_empty())];
+        match assumes.into_iter().find(|(_, given)| *given && self.mode == ModeArg::Execute) {
+            Some((flag, _)) => {
+                Err(Failure::usage(format!("{flag}: --mode execute has data to decide; use --mode time")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// How often loops run; of several counts for one, the last.
+    fn trip_counts(&self) -> TripCounts {
+        let all = self.trip_count.iter().rev().find(|(name, _)| name.is_none()).map(|(_, n)| *n);
+        let by_name = self.trip_count.iter().filter_map(|(name, n)| Some((name.clone()?, *n))).collect();
+        TripCounts { all, by_name }
+    }
+
     /// The engine's options; spans are recorded only for a trace.
     pub fn options(&self, report: &ReportArgs) -> RunOptions {
         let all = std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -103,7 +148,9 @@ impl EngineArgs {
             dma_late: self.dma == DmaArg::Late,
             trace_spans: if report.trace.is_some() { TRACE_SPANS } else { 0 },
             threads: self.threads.map_or(all, usize::from),
-            ..RunOptions::default()
+            trip_counts: self.trip_counts(),
+            branches: self.branch.iter().cloned().collect(),
+            max_iterations: self.max_iterations,
         }
     }
 }

@@ -177,6 +177,10 @@ fn usage_errors_exit_with_2() {
     fails(&["run", "--chip", "v4", "--set", "tensorcores_per_device=3"], &["must divide"]);
     fails(&["run", "--threads", "0"], &["--threads"]);
     fails(&["run", "--mode", "time", "--output-dir", "out"], &["--mode execute"]);
+    fails(&["run", "--trip-count", "3"], &["--trip-count", "--mode time"]);
+    fails(&["run", "--trip-count", "often"], &["LOOP=N"]);
+    fails(&["run", "--mode", "time", "--branch", "case.0=x"], &["expected a number"]);
+    fails(&["run", "matmul", "--mode", "time", "--branch", "case.0=1"], &["case.0", "the program has none"]);
     fails(&["run", "--json", "none/r.json"], &["--json", "none/r.json"]);
     fails(&["run", "--json", "."], &["--json", "."]);
     fails(&["run", "--output-dir", "file/out"], &["--output-dir", "file"]);
@@ -216,6 +220,69 @@ fn program_errors_exit_with_1_and_leave_nothing() {
     let huge = ["run", "matmul", "m=262144", "n=262144", "k=128", "--mode", "time"];
     dir.fails(1, &huge, &["of HBM", "the device has", "bf16[262144,262144]"]);
     assert_eq!(dir.names(), before);
+}
+
+/// Counts a word of HBM down to 0 in SMEM, and takes a branch each time.
+const COUNT: &str = r#"program "count" chip "v5e" hbm_peak 8 vmem_peak 0
+flow 0 while "stablehlo.while" at "count.mlir:3"
+flow 1 case "stablehlo.case" at "count.mlir:5"
+buffer 0 param 0 offset 0 bytes 4 live 0..0
+buffer 1 output 0 offset 4 bytes 4 live 0..0
+desc d0 load elem 4 rows 1 stride 0 cols 1 stride 4 hbm 0 smem 0
+desc d1 store elem 4 rows 1 stride 0 cols 1 stride 4 hbm 4 smem 1
+code {
+  { dma d0, flag0 }
+  { dma.wait flag0, 1 ; s.li s4, 0 }
+  { s.ld s2, [s0+0] }
+  while 0 {
+  } test s2 {
+    { s.addi s2, s2, -1 }
+    case 1 s2 {
+      branch { { s.addi s4, s4, 100 } }
+      branch { { s.addi s4, s4, 1 } loop s5 = 0..7 { { s.li s6, 0 } } }
+    }
+  }
+  { s.st s4, [s0+1] }
+  { dma d1, flag0 }
+  { dma.wait flag0, 1 }
+}
+"#;
+
+// Oracle: the loop in Rust: from 6 down, five times 1 and at 0 once 100. Time is told as much.
+#[test]
+fn loops_that_data_ends_are_run_or_told() {
+    let dir = Dir::new();
+    dir.write("count.asm", COUNT);
+    dir.write("n.npy", npy("<i4", "1,", &6i32.to_le_bytes()));
+    let run = |args: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&dir.ok(&[&["exec", "count.asm", "--json", "-"], args].concat())).unwrap()
+    };
+    let executed = run(&["--input", "n.npy", "--output-dir", "out"]);
+    let out = fs::read(dir.path("out/out0.npy")).unwrap();
+    assert_eq!(out[out.len() - 4..], 105i32.to_le_bytes());
+    assert_eq!(executed["assumptions"].as_array().unwrap().len(), 0);
+    assert_eq!(executed["control_fraction"], 1.0);
+    let timed =
+        |branch: &str| run(&["--mode", "time", "--trip-count", "9", "--trip-count", "while.0=6", "--branch", branch]);
+    // Branch 0 once and branch 1 five times lies between all of the one and all of the other.
+    let cycles = |r: &serde_json::Value| r["cycles"].as_u64().unwrap();
+    let (short, long) = (cycles(&timed("case.1=0")), cycles(&timed("stablehlo.case=1")));
+    assert_eq!(6 * cycles(&executed), short + 5 * long);
+    let text = dir.ok(&["exec", "count.asm", "--mode", "time", "--trip-count", "6"]);
+    for part in [
+        "assumed     while.0 (stablehlo.while at count.mlir:3) runs 6 times\n",
+        "            case.1 (stablehlo.case at count.mlir:5) takes branch 1, the longest\n",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    dir.fails(
+        2,
+        &["exec", "count.asm", "--mode", "time"],
+        &["while.0 (`stablehlo.while` at count.mlir:3)", "--trip-count N"],
+    );
+    dir.fails(2, &["exec", "count.asm", "--mode", "time", "--trip-count", "while.1=2"], &["while.1", "has while.0"]);
+    let endless = ["exec", "count.asm", "--input", "n.npy", "--max-iterations", "5"];
+    dir.fails(1, &endless, &["has run 5 times", "--max-iterations"]);
 }
 
 // Oracle: the keys that scripts rely on, and that both modes take the same cycles.

@@ -12,9 +12,16 @@ use tpusim_isa::num::DType;
 use tpusim_isa::program::{DmaDesc, Node as Code, OpInfo, Program};
 
 use crate::compile::CompileError;
+<<<<<<< HEAD
 use crate::graph::{Graph, NodeId, NodeOp, Special};
 use crate::lower::emit::{EmitError, Emitter};
 use crate::tile::fuse::{Fusion, SpecialStep, Step};
+=======
+use crate::graph::{Graph, Node, NodeId, NodeOp, Special};
+use crate::lower::emit::{EmitError, Emitter};
+use crate::lower::sort::{SortKernel, SortSpec};
+use crate::tile::fuse::{Contraction, Fusion, SpecialStep, Step};
+>>>>>>> main
 use crate::tile::kernel::Kernel;
 
 /// A program under construction.
@@ -25,7 +32,7 @@ pub(crate) struct Generator<'c> {
     kernels: Vec<Kernel>,
     /// How many operations of a kind there are, for their names.
     names: BTreeMap<String, u32>,
-    /// Loops around the code at hand.
+    /// Regions around the code at hand.
     depth: u32,
 }
 
@@ -101,6 +108,41 @@ impl<'c> Generator<'c> {
         }
     }
 
+<<<<<<< HEAD
+=======
+    /// The first layout whose code fits.
+    fn sort(
+        &mut self,
+        scope: &Scope<'_>,
+        s: &SpecialStep,
+        spec: &SortSpec,
+        body: &mut Vec<Code>,
+    ) -> Result<(), CompileError> {
+        let n = scope.g.node(s.node);
+        let loads: Vec<i64> = n.args.iter().map(|&a| scope.base(a)).collect();
+        let stores: Vec<Option<i64>> =
+            (0..spec.results.len()).map(|k| s.results.get(k).copied().flatten().map(|r| scope.base(r))).collect();
+        let mut reason = EmitError::Vmem { needed: 0, available: *self.chip.vmem_bytes };
+        for in_order in [false, true] {
+            for kernel in SortKernel::candidates(spec, self.chip) {
+                let descs = &mut self.program.descs;
+                match attempt((self.chip, self.depth), descs, in_order, |e| kernel.emit(e, &loads, &stores)) {
+                    Ok(generated) => {
+                        let info = special_info(n, kernel.cores());
+                        self.push(info, Kernel::Special(kernel.to_string()), generated, body);
+                        return Ok(());
+                    }
+                    Err(e) => reason = e,
+                }
+            }
+            if !matches!(reason, EmitError::Registers(_)) {
+                break;
+            }
+        }
+        Err(CompileError::Kernel { name: n.name.to_owned(), place: n.location.clone(), reason })
+    }
+
+>>>>>>> main
     /// Adds one operation: `info.name` is its kind, which gets a number; `text` is how `--emit tile` shows it.
     ///
     /// # Errors
@@ -184,21 +226,25 @@ fn info(g: &Graph, f: &Fusion, cores: u32) -> OpInfo {
     let root = g.node(f.root);
     let maps = f.nodes.iter().filter(|n| matches!(n.kind, crate::lower::expr::Kind::Map(..))).count();
     let name = match &f.product {
-        Some(_) if maps <= 1 => "dot_general".to_owned(),
-        Some(_) => "dot_general_fusion".to_owned(),
+        Some(p) => {
+            let kind = if let Contraction::Conv(_) = p.spec { "convolution" } else { "dot_general" };
+            format!("{kind}{}", if maps <= 1 { "" } else { "_fusion" })
+        }
         None if maps > 1 => "fusion".to_owned(),
         None => root.name.to_owned(),
     };
     let (mut mxu_flops, mut dtype) = (0, DType::BF16);
     if let Some(p) = &f.product {
-        let dot = g.node(p.node);
-        if let NodeOp::Dot(spec) = &dot.op {
-            let lhs = g.node(dot.args[0]);
-            let k: u64 = spec.contract[0].iter().map(|&d| lhs.dims[d]).product();
-            mxu_flops = if spec.useful { 2 * dot.elements() * k } else { 0 };
-            // f32 operands at default precision run as bf16.
-            dtype = if lhs.dtype.bits() == 32 { DType::BF16 } else { lhs.dtype };
-        }
+        let product = g.node(p.node);
+        let [lhs, rhs] = [0, 1].map(|i| g.node(product.args[i]));
+        let (k, useful): (u64, bool) = match &p.spec {
+            Contraction::Dot(spec) => (spec.contract[0].iter().map(|&d| lhs.dims[d]).product(), spec.useful),
+            // All of the window and the features, whatever zeros it sees.
+            Contraction::Conv(spec) => (rhs.dims[1..rhs.dims.len() - 1].iter().product(), spec.useful),
+        };
+        mxu_flops = if useful { 2 * product.elements() * k } else { 0 };
+        // f32 operands at default precision run as bf16.
+        dtype = if lhs.dtype.bits() == 32 { DType::BF16 } else { lhs.dtype };
     }
     OpInfo {
         name,

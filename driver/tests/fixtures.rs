@@ -10,7 +10,7 @@ use tpusim_isa::chip::ChipSpec;
 use tpusim_traces::npy;
 
 /// Fixtures that compile to generated code.
-const RUN: [&str; 18] = [
+const RUN: [&str; 24] = [
     "matmul_bf16",
     "matmul_f32_ragged",
     "matmul_int8",
@@ -29,6 +29,12 @@ const RUN: [&str; 18] = [
     "reduce_zoo",
     "sort_topk",
     "moe_ragged_dot",
+    "while_loop",
+    "cond_switch",
+    "scan",
+    "gather_scatter",
+    "maxpool_grad",
+    "moe_dense_dispatch",
 ];
 
 fn fixtures() -> Option<PathBuf> {

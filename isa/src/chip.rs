@@ -166,6 +166,18 @@ pub struct IciSpec {
     pub link_oneway_bps: Sourced<u64>,
     /// Largest pod, one size per torus dimension.
     pub pod: Sourced<Vec<u32>>,
+    /// An axis has its wrap-around links if its length is a multiple of this.
+    pub wrap_multiple: Sourced<u32>,
+    /// Seconds a message takes to cross one link, apart from its bytes.
+    pub hop_latency_s: Sourced<f64>,
+    /// Share of a link's rate that payload reaches.
+    pub link_efficiency: Sourced<f64>,
+    /// Bytes per second and direction between the devices of one chip; 0 if there is one device.
+    pub d2d_bps: Sourced<u64>,
+    /// Bytes per second and direction of one chip on the data center network between slices.
+    pub dcn_bps_chip: Sourced<u64>,
+    /// Seconds across the data center network, apart from the bytes.
+    pub dcn_latency_s: Sourced<f64>,
 }
 
 /// Published peaks per chip, which the geometry must reproduce.
@@ -320,6 +332,7 @@ impl ChipSpec {
             | Timing::MxuPush
             | Timing::MxuLatch
             | Timing::DmaStart
+            | Timing::DmaSend
             | Timing::DmaWait
             | Timing::Flag => 1,
         }

@@ -28,6 +28,12 @@ const RANGES: &[(&str, f64, f64)] = &[
     ("hbm.latency_s", 0.0, 1.0),
     ("hbm.granule_bytes", 1.0, 65_536.0),
     ("hbm.", 1.0, 1e18),
+    ("ici.dims", 1.0, 3.0),
+    ("ici.link_efficiency", 0.001, 1.0),
+    ("ici.d2d_bps", 0.0, 1e18),
+    ("ici.hop_latency_s", 0.0, 1.0),
+    ("ici.dcn_latency_s", 0.0, 1.0),
+    ("ici.", 1.0, 1e18),
     ("overhead.entry_cycles", 0.0, 1e6),
     ("overhead.", 0.0, 1.0),
 ];

@@ -14,6 +14,8 @@
 //!
 //! **Scalars** are 32-bit and wrap. `s0` is always zero, `s1` is the index of the TensorCore in its device.
 //!
+//! **SMEM** is addressed in words of 32 bits, one scalar each. `s.ld`/`s.st` move a scalar from/to word `s + imm`. Every core has its own.
+//!
 //! **VMEM** is addressed in rows of 128 words (512 bytes). `vld`/`vst` move sublane `i` from/to row `s + imm + i * stride`; a
 //! stride of 0 loads one row into all sublanes.
 //!
@@ -36,6 +38,8 @@
 //!
 //! **DMA.** `dma` starts descriptor `desc` of the program's table, which moves a block between HBM and VMEM or SMEM, to and from
 //! addresses made of what scalar registers hold, read as signed; when its data has landed it adds 1 to the sync flag.
+//! `dma.send` starts a message to another device (see [`pod`](crate::pod)), `s.dev` reads this device's entry of a table; both only stand
+//! between operations.
 //! `dma.wait flag, n` stalls until the flag is at least `n`, then subtracts `n`. `flag.add` adds to a flag.
 
 use crate::num::Format;
@@ -112,6 +116,8 @@ pub enum Timing {
     DmaWait,
     /// Update of a sync flag.
     Flag,
+    /// Start of a message to another device.
+    DmaSend,
 }
 
 /// One operand of an instruction.
@@ -141,6 +147,10 @@ pub enum Field {
     Flag,
     /// DMA descriptor.
     Desc,
+    /// Send descriptor.
+    Send,
+    /// Table of device scalars.
+    Table,
 }
 
 macro_rules! instructions {
@@ -227,6 +237,8 @@ instructions! {
     SLd, "s.ld", Scalar, ScalarLoad, [Sd, Ss, Imm];
     /// `SMEM[b + imm] = a`.
     SSt, "s.st", Scalar, ScalarStore, [Ss, Ss, Imm];
+    /// `sd` = this device's entry of a table.
+    SDev, "s.dev", Scalar, Scalar, [Sd, Table];
 
     /// Every element becomes the immediate's 32 bits.
     VImm, "vimm", Valu, ValuInt, [Vd, Imm];
@@ -400,6 +412,8 @@ instructions! {
 
     /// Start a DMA; signal the flag when done.
     Dma, "dma", Dma, DmaStart, [Desc, Flag];
+    /// Start a message to another device.
+    DmaSend, "dma.send", Dma, DmaSend, [Send];
     /// Wait until the flag is at least `imm`, then subtract `imm`.
     DmaWait, "dma.wait", Dma, DmaWait, [Flag, Imm];
     /// Add `imm` to the flag.

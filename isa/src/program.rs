@@ -12,6 +12,7 @@
 
 use crate::num::DType;
 use crate::op::Instr;
+use crate::pod::{Groups, Peer, SendDesc, Table, TransferInfo};
 
 /// Deepest nesting of loops, branches and operations in text and binary programs: bodies inside bodies, the program's own counted as one.
 pub const MAX_DEPTH: usize = 64;
@@ -69,18 +70,31 @@ pub enum Node {
         /// The branches, at least one.
         branches: Vec<Vec<Node>>,
     },
+    /// Hands a transfer's code to its queue and goes on. Not inside an operation or another transfer.
+    Start {
+        /// Index into [`Program::transfers`].
+        transfer: u32,
+        /// The code.
+        body: Vec<Node>,
+    },
+    /// Waits for the end of the earliest run of a transfer that has not been waited for.
+    Done {
+        /// Index into [`Program::transfers`].
+        transfer: u32,
+    },
 }
 
 impl Node {
     /// The lists of nodes that this one holds: body; condition and body; branches.
     pub fn bodies(&self) -> impl Iterator<Item = &[Node]> {
-        let (first, second, rest): (Option<&[Node]>, Option<&[Node]>, &[Vec<Node>]) = match self {
-            Node::Bundle(_) => (None, None, &[]),
-            Node::Loop { body, .. } | Node::Op { body, .. } => (Some(body), None, &[]),
-            Node::While { cond, body, .. } => (Some(cond), Some(body), &[]),
-            Node::Case { branches, .. } => (None, None, branches),
+        let none: &[Node] = &[];
+        let (count, alone, branches): (usize, [&[Node]; 2], &[Vec<Node>]) = match self {
+            Node::Bundle(_) | Node::Done { .. } => (0, [none; 2], &[]),
+            Node::Loop { body, .. } | Node::Op { body, .. } | Node::Start { body, .. } => (1, [body, none], &[]),
+            Node::While { cond, body, .. } => (2, [cond, body], &[]),
+            Node::Case { branches, .. } => (0, [none; 2], branches),
         };
-        first.into_iter().chain(second).chain(rest.iter().map(Vec::as_slice))
+        alone.into_iter().take(count).chain(branches.iter().map(Vec::as_slice))
     }
 }
 
@@ -253,6 +267,16 @@ pub struct Program {
     pub ops: Vec<OpInfo>,
     /// Loops and branches that data decides.
     pub flows: Vec<FlowInfo>,
+    /// Groups of devices that peers and tables are about.
+    pub groups: Vec<Groups>,
+    /// Other devices that messages go to.
+    pub peers: Vec<Peer>,
+    /// Scalars that differ between devices.
+    pub tables: Vec<Table>,
+    /// Messages to other devices.
+    pub sends: Vec<SendDesc>,
+    /// Communication.
+    pub transfers: Vec<TransferInfo>,
     /// HBM plan.
     pub buffers: Vec<Buffer>,
     /// Bytes of HBM in use at the worst moment.

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use crate::num::{DType, Format};
 use crate::op::{Field, Instr, MAX_FIELDS, Op};
+use crate::pod::{Groups, Peer, SendDesc, SendDim, Table, TransferInfo};
 use crate::program::{
     Addr, Buffer, BufferKind, Bundle, DmaDesc, DmaDim, DmaDir, FlowInfo, FlowKind, Node, OnChip, OpInfo, Program, SReg,
 };
@@ -21,7 +22,7 @@ fn arb_operand(field: Field) -> BoxedStrategy<i32> {
         Field::Xlu => 0..2,
         Field::Fmt => 0..Format::ALL.len() as i32,
         Field::Flag => 0..256,
-        Field::Desc => 0..100,
+        Field::Desc | Field::Send | Field::Table => 0..100,
         Field::Imm => 0..40,
     };
     prop_oneof![20 => sensible, 1 => any::<i32>()].boxed()
@@ -64,6 +65,8 @@ fn arb_node() -> impl Strategy<Value = Node> {
                 body
             }),
             (any::<u32>(), body.clone()).prop_map(|(op, body)| Node::Op { op, body }),
+            (any::<u32>(), body.clone()).prop_map(|(transfer, body)| Node::Start { transfer, body }),
+            any::<u32>().prop_map(|transfer| Node::Done { transfer }),
             (0u32..5, body.clone(), arb_sreg(), body.clone()).prop_map(|(info, cond, test, body)| Node::While {
                 info,
                 cond,
@@ -142,6 +145,46 @@ fn arb_buffer() -> impl Strategy<Value = Buffer> {
     })
 }
 
+fn arb_groups() -> impl Strategy<Value = Groups> {
+    vec(vec(any::<u32>(), 0..4), 0..3).prop_map(|members| Groups { members })
+}
+
+fn arb_peer() -> impl Strategy<Value = Peer> {
+    prop_oneof![
+        any::<(u32, i32)>().prop_map(|(groups, shift)| Peer::Shift { groups, shift }),
+        vec(any::<(u32, u32)>(), 0..4).prop_map(Peer::Pairs),
+    ]
+}
+
+fn arb_table() -> impl Strategy<Value = Table> {
+    prop_oneof![
+        any::<u32>().prop_map(|groups| Table::Position { groups }),
+        vec(any::<i32>(), 0..4).prop_map(Table::Values),
+    ]
+}
+
+fn arb_send() -> impl Strategy<Value = SendDesc> {
+    let dim =
+        any::<(u32, i64, i64)>().prop_map(|(count, from_stride, to_stride)| SendDim { count, from_stride, to_stride });
+    (any::<(u32, u32, u64)>(), vec(dim, 0..3), arb_addr(), arb_addr())
+        .prop_map(|((peer, flag, bytes), outer, from, to)| SendDesc { peer, flag, outer, bytes, from, to })
+}
+
+fn arb_transfer() -> impl Strategy<Value = TransferInfo> {
+    let text = ".{0,12}";
+    ((text, text, text, text), any::<(u32, u64, u32)>()).prop_map(
+        |((name, source, location, axes), (queue, bytes, flags))| TransferInfo {
+            name,
+            source,
+            location,
+            axes,
+            queue,
+            bytes,
+            flags,
+        },
+    )
+}
+
 /// Any program.
 pub fn arb_program() -> impl Strategy<Value = Program> {
     (
@@ -150,8 +193,31 @@ pub fn arb_program() -> impl Strategy<Value = Program> {
         vec(arb_desc(), 0..4),
         (vec(arb_info(), 0..4), vec(arb_flow(), 0..4)),
         vec(arb_buffer(), 0..4),
+        (
+            vec(arb_groups(), 0..3),
+            vec(arb_peer(), 0..3),
+            vec(arb_table(), 0..3),
+            vec(arb_send(), 0..3),
+            vec(arb_transfer(), 0..3),
+        ),
     )
-        .prop_map(|((name, chip, (hbm_peak_bytes, vmem_peak_bytes)), body, descs, (ops, flows), buffers)| {
-            Program { name, chip, body, descs, ops, flows, buffers, hbm_peak_bytes, vmem_peak_bytes }
+        .prop_map(|((name, chip, (hbm_peak_bytes, vmem_peak_bytes)), body, descs, (ops, flows), buffers, pods)| {
+            let (groups, peers, tables, sends, transfers) = pods;
+            Program {
+                name,
+                chip,
+                body,
+                descs,
+                ops,
+                flows,
+                groups,
+                peers,
+                tables,
+                sends,
+                transfers,
+                buffers,
+                hbm_peak_bytes,
+                vmem_peak_bytes,
+            }
         })
 }

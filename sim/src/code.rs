@@ -173,6 +173,7 @@ impl Code {
             loops: 0,
             flows: 0,
             depth: 0,
+            transfer: false,
             syncs: 0,
             lists: Lists::default(),
             touched: Touched::default(),
@@ -187,6 +188,25 @@ impl Code {
                 Err(Fault { pc: d.pc, op, cycle: 0, kind: Box::new(kind) })
             }
         }
+    }
+
+    /// Every operation with its number.
+    pub fn each_op<'c>(&'c self, f: &mut impl FnMut(u32, &'c Node)) {
+        fn walk<'c>(nodes: &'c [Node], f: &mut impl FnMut(u32, &'c Node)) {
+            for n in nodes {
+                match n {
+                    Node::Op { op, .. } => f(*op, n),
+                    Node::Bundle(_) | Node::Done => {}
+                    Node::Loop { body, .. } | Node::Start { body } => walk(body, f),
+                    Node::While { cond, body, .. } => {
+                        walk(cond, f);
+                        walk(body, f);
+                    }
+                    Node::Case { branches, .. } => branches.iter().for_each(|b| walk(b, f)),
+                }
+            }
+        }
+        walk(&self.body, f);
     }
 
     /// A bundle of this code.
@@ -218,6 +238,8 @@ struct Decoder<'a> {
     flows: u32,
     /// Bodies around the one at hand.
     depth: usize,
+    /// Whether the code at hand is a transfer's.
+    transfer: bool,
     /// Bundles and operations so far that have to do with DMAs.
     syncs: u64,
     lists: Lists,

@@ -15,6 +15,7 @@ use crate::fault::FaultKind;
 use crate::memory::{hbm, smem::Smem, vmem::Vmem};
 use crate::mxu::exact::{MAX_JOBS, MxuData};
 use crate::mxu::share::Share;
+use crate::scalar;
 use crate::vpu::regs::{Reg, RegFile};
 use crate::vpu::{alu, eup};
 use crate::xlu::{MAX_RESULTS, XluData};
@@ -96,6 +97,16 @@ impl<'a> Exact<'a> {
     /// Outputs of the program, by number.
     pub fn outputs(&self, program: &Program) -> Vec<Vec<u8>> {
         hbm::outputs(program, &self.hbm)
+    }
+
+    /// Memory of the device.
+    pub fn hbm(&self) -> &[u8] {
+        &self.hbm
+    }
+
+    /// Memory of the device.
+    pub fn hbm_mut(&mut self) -> &mut [u8] {
+        &mut self.hbm
     }
 
     fn signal(&mut self, core: u32, s: Signal) -> Result<(), FaultKind> {
@@ -333,39 +344,9 @@ impl Core {
     }
 
     fn scalar_op(&mut self, i: &Instr) {
-        let [d, a, b, c, _] = i.args;
-        let s = |r: i32| self.scalar.get(r as usize).copied().unwrap_or(0);
-        // Immediate forms keep the immediate where the others keep a register.
-        let (x, imm) = (s(a), b as u32);
-        let less = |p: u32, q: u32| u32::from((p as i32) < q as i32);
-        let least = |p: u32, q: u32| (p as i32).min(q as i32) as u32;
-        let most = |p: u32, q: u32| (p as i32).max(q as i32) as u32;
-        let value = match i.op {
-            Op::SLi => a as u32,
-            Op::SAdd => x.wrapping_add(s(b)),
-            Op::SAddi => x.wrapping_add(imm),
-            Op::SSub => x.wrapping_sub(s(b)),
-            Op::SMul => x.wrapping_mul(s(b)),
-            Op::SMuli => x.wrapping_mul(imm),
-            Op::SMin => least(x, s(b)),
-            Op::SMini => least(x, imm),
-            Op::SMax => most(x, s(b)),
-            Op::SMaxi => most(x, imm),
-            Op::SAnd => x & s(b),
-            Op::SOr => x | s(b),
-            Op::SXor => x ^ s(b),
-            Op::SXori => x ^ imm,
-            Op::SShl => x.checked_shl(s(b)).unwrap_or(0),
-            Op::SShr => x.checked_shr(s(b)).unwrap_or(0),
-            Op::SEq => u32::from(x == s(b)),
-            Op::SEqi => u32::from(x == imm),
-            Op::SLt => less(x, s(b)),
-            Op::SLti => less(x, imm),
-            Op::SSel if x != 0 => s(b),
-            Op::SSel => s(c),
-            _ => return,
-        };
-        self.put(d, value);
+        if let Some(value) = scalar::value(i, &self.scalar) {
+            self.put(i.args[0], value);
+        }
     }
 }
 

@@ -6,7 +6,8 @@ use tpusim_isa::num::Format;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{kind} (at {}{}, cycle {cycle})", PcDisplay(.pc), OpDisplay(.op))]
 pub struct Fault {
-    /// Index of the node at each nesting level, outermost first; empty before the first bundle.
+    /// Index of the node at each nesting level, outermost first; empty before the first bundle. Before a node in a `while` stands 0 for
+    /// its condition or 1 for its body, before one in a `case` the number of the branch.
     pub pc: Vec<u32>,
     /// Name of the operation that ran, if any.
     pub op: Option<String>,
@@ -180,6 +181,9 @@ pub enum FaultKind {
         /// What it is called in options.
         key: String,
     },
+    /// A program for several devices on one.
+    #[error("the program talks to other devices; run it on a pod")]
+    Alone,
     /// A loop goes on and on.
     #[error("{flow} has run {limit} times and does not end; if it should run on, raise --max-iterations")]
     Endless {

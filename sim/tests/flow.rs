@@ -291,6 +291,37 @@ fn faults_name_the_loop() {
     );
 }
 
+/// A program of the assembler's file tests.
+fn file(name: &str) -> Program {
+    let path = format!("{}/../isa/tests/asm/{name}", env!("CARGO_MANIFEST_DIR"));
+    tpusim_isa::asm::parse(&std::fs::read_to_string(&path).unwrap()).unwrap()
+}
+
+// Oracle: what the files' first lines say, in Rust.
+#[test]
+fn files_do_what_they_say() {
+    let p = file("gather_rows.asm");
+    let chip = bare(&p.chip);
+    let index: Vec<i32> = (0..64).map(|k| k * 37 % 1003 - 2).collect();
+    let table: Vec<i32> = (0..128_000).collect();
+    let rows = index.iter().map(|k| (*k).clamp(0, 999) as usize * 128);
+    let want: Vec<i32> = rows.flat_map(|at| table[at..at + 128].to_vec()).collect();
+    for opts in every_way(&RunOptions::default()) {
+        let r = execute(&p, &chip, &[ints(&table), ints(&index)], &opts).unwrap();
+        assert!(r.outputs == [ints(&want)]);
+    }
+    let p = file("while_case.asm");
+    let chip = bare(&p.chip);
+    for opts in every_way(&RunOptions::default()) {
+        let r = execute(&p, &chip, &[ints(&[5])], &opts).unwrap();
+        // The output counts from 0 those of 5, 4, 3, 2, 1 that are not 0: memory starts as 0 unless it is poisoned.
+        let start = if opts.poison { 0x7fc0_dead } else { 0 };
+        assert_eq!(r.outputs, [ints(&[start + 5])]);
+        same(&r.profile, &time(&p, &chip, &told(&[(0, 5)], &[(1, 1)])).unwrap());
+        same(&r.profile, &time(&p, &chip, &told(&[(0, 5)], &[])).unwrap());
+    }
+}
+
 /// Code of random loops and branches, with what the registers will decide: see [`build`].
 #[derive(Clone, Debug)]
 enum Piece {

@@ -58,7 +58,7 @@ impl Eval {
         }
         let loaded = self.program.load()?;
         let progress = Progress::new("evaluating");
-        let data = self.inputs.load(&loaded.params)?;
+        let data = self.inputs.load(&loaded)?;
         let mut inputs = Vec::with_capacity(data.len());
         for ((_, ty), bytes) in loaded.params.iter().zip(data) {
             inputs.push(Tensor::new(ty.clone(), bytes).map_err(Failure::usage)?);

@@ -39,6 +39,7 @@ pub struct Exec {
 impl Exec {
     /// Runs the command.
     pub fn run(self) -> Result<(), Failure> {
+        self.engine.check()?;
         self.report.check(self.engine.mode)?;
         let program = super::asm::read(&self.file)?;
         let chip = load(&program.chip, &self.set)?;

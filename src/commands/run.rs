@@ -24,6 +24,7 @@ Examples:
   tpusim run model.mlir --input x.npy --input w.npy --output-dir out --json report.json
   tpusim run softmax rows=100 cols=1000 --check
   tpusim run mlp --trace run.pftrace --plot util.svg --roofline roof.svg --csv ops.csv
+  tpusim run generate.mlir --mode time --trip-count 20 --trip-count while.1=128 --branch case.2=0
   tpusim run attention --chip v4 --set tensorcores_per_device=1 --set hbm.bps_chip=2.4e12")]
 pub struct Run {
     #[command(flatten)]
@@ -45,6 +46,7 @@ impl Run {
     /// Runs the command.
     pub fn run(self) -> Result<(), Failure> {
         let chip = self.chip.load()?;
+        self.engine.check()?;
         self.report.check(self.engine.mode)?;
         if self.check && self.engine.mode == ModeArg::Time {
             return Err(Failure::usage("--check: --mode time computes no outputs; use --mode execute"));
@@ -59,7 +61,7 @@ impl Run {
         // Inputs first: a wrong file should not have to wait for the compiler. Timing needs none, but a wrong one is still an error.
         let inputs = match self.engine.mode {
             ModeArg::Time if !self.inputs.given() => Vec::new(),
-            _ => self.inputs.load(&loaded.params)?,
+            _ => self.inputs.load(&loaded)?,
         };
         let executable = driver.build(&loaded.module)?;
         progress.next("simulating");

@@ -13,15 +13,19 @@
 
 mod attention;
 mod blocks;
+mod draw;
 mod matmul;
 mod mlp;
 mod params;
+mod qwen3;
 mod qwen3_block;
+mod resnet50;
 mod rmsnorm;
 mod softmax;
 
 use tpusim_backend::hlo::{Module, Verified};
 
+pub use draw::Draw;
 pub use params::{MAX_SIZE, ParamSpec, ParamValue, Params};
 
 /// Every workload, in the order they are listed to users.
@@ -32,6 +36,8 @@ pub static ALL: &[Workload] = &[
     rmsnorm::WORKLOAD,
     attention::WORKLOAD,
     qwen3_block::WORKLOAD,
+    qwen3::WORKLOAD,
+    resnet50::WORKLOAD,
 ];
 
 /// A program with parameters.

@@ -24,6 +24,10 @@ pub enum ParamValue {
     Float(DType),
     /// `true` or `false`.
     Bool(bool),
+    /// A size that may be left to the model.
+    OptionalSize(Option<i64>),
+    /// One of several names.
+    Choice(&'static str, &'static [&'static str]),
 }
 
 /// Largest size.
@@ -35,6 +39,9 @@ impl std::fmt::Display for ParamValue {
             ParamValue::Size(n) => write!(f, "{n}"),
             ParamValue::Float(d) => write!(f, "{d}"),
             ParamValue::Bool(b) => write!(f, "{b}"),
+            ParamValue::OptionalSize(Some(n)) => write!(f, "{n}"),
+            ParamValue::OptionalSize(None) => f.write_str("model"),
+            ParamValue::Choice(name, _) => f.write_str(name),
         }
     }
 }
@@ -48,15 +55,17 @@ impl ParamValue {
                 format!("one of {}", float_types().map(DType::name).collect::<Vec<_>>().join(", "))
             }
             ParamValue::Bool(_) => "true or false".to_owned(),
+            ParamValue::OptionalSize(_) => format!("a whole number from 1 to {MAX_SIZE}, or `model`"),
+            ParamValue::Choice(_, names) => format!("one of {}", names.join(", ")),
         }
     }
 
     fn parse(&self, text: &str) -> Option<ParamValue> {
         match self {
-            ParamValue::Size(_) => {
-                let n: i64 = text.replace('_', "").parse().ok()?;
-                (1..=MAX_SIZE).contains(&n).then_some(ParamValue::Size(n))
-            }
+            ParamValue::Size(_) => size(text).map(ParamValue::Size),
+            ParamValue::OptionalSize(_) if text == "model" => Some(ParamValue::OptionalSize(None)),
+            ParamValue::OptionalSize(_) => size(text).map(|n| ParamValue::OptionalSize(Some(n))),
+            ParamValue::Choice(_, names) => names.iter().find(|n| **n == text).map(|n| ParamValue::Choice(n, names)),
             ParamValue::Float(_) => {
                 let name = text.to_ascii_lowercase();
                 float_types().find(|d| d.name().to_ascii_lowercase() == name).map(ParamValue::Float)
@@ -64,6 +73,11 @@ impl ParamValue {
             ParamValue::Bool(_) => text.parse().ok().map(ParamValue::Bool),
         }
     }
+}
+
+fn size(text: &str) -> Option<i64> {
+    let n: i64 = text.replace('_', "").parse().ok()?;
+    (1..=MAX_SIZE).contains(&n).then_some(n)
 }
 
 fn float_types() -> impl Iterator<Item = DType> {
@@ -111,6 +125,22 @@ impl Params {
         match self.get(name) {
             Some(ParamValue::Size(n)) => n,
             _ => 0,
+        }
+    }
+
+    /// The size called `name`, or `model` where it is left to the model.
+    pub fn size_or(&self, name: &str, model: i64) -> i64 {
+        match self.get(name) {
+            Some(ParamValue::OptionalSize(Some(n))) => n,
+            _ => model,
+        }
+    }
+
+    /// The name chosen for `name`; empty if the workload has no such parameter.
+    pub fn choice(&self, name: &str) -> &'static str {
+        match self.get(name) {
+            Some(ParamValue::Choice(chosen, _)) => chosen,
+            _ => "",
         }
     }
 

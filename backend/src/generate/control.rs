@@ -3,32 +3,45 @@
 use std::collections::BTreeMap;
 
 use tpusim_isa::num::DType;
-use tpusim_isa::op::Op;
-use tpusim_isa::program::{Addr, DmaDesc, DmaDir, Node as Code, OnChip, OpInfo, SReg};
+use tpusim_isa::program::{FlowInfo, FlowKind, Node as Code, OpInfo, SReg};
 
 use super::{Generator, Scope};
 use crate::compile::CompileError;
 use crate::graph::{Node, NodeId, While};
-use crate::lower::emit::ZERO;
-use crate::tile::fuse::SpecialStep;
+use crate::lower::emit::{ZERO, counter_register};
+use crate::lower::scalar;
+use crate::tile::fuse::{Decision, SpecialStep};
+use crate::tile::kernel::Scalars;
 use crate::tile::memory::Place;
 use crate::tile::region::RegionPlan;
 
 impl Generator<'_> {
-    /// The code of a region of `s`, and the address of its first output.
-    fn region(&mut self, scope: &Scope<'_>, s: &SpecialStep, r: &RegionPlan) -> Result<(Vec<Code>, i64), CompileError> {
+    /// The code of a region of `s`, and the register of what it decides.
+    fn region(
+        &mut self,
+        scope: &Scope<'_>,
+        s: &SpecialStep,
+        r: &RegionPlan,
+    ) -> Result<(Vec<Code>, SReg), CompileError> {
         let base = scope.scratch.get(&s.node).copied().unwrap_or(0);
-        let args = &scope.g.node(s.node).args;
+        let node = scope.g.node(s.node);
         let at = |p: &Place| match *p {
-            Place::Operand(k) => args.get(k).and_then(|a| scope.address[a.ix()]),
+            Place::Operand(k) => node.args.get(k).and_then(|a| scope.address[a.ix()]),
             Place::Result(k) => s.results.get(k).copied().flatten().and_then(|r| scope.address[r.ix()]),
             Place::Scratch(offset) => Some(base + offset),
         };
         let address: Vec<Option<u64>> = r.layout.place.iter().map(|p| p.as_ref().and_then(at)).collect();
         let scratch: BTreeMap<NodeId, u64> = r.layout.scratch.iter().map(|(n, o)| (*n, base + o)).collect();
         let inner = Scope { g: &r.graph, address: &address, scratch: &scratch };
-        let code = self.steps(&inner, &r.plan.steps)?;
-        Ok((code, r.graph.outputs.first().map_or(0, |o| inner.base(*o))))
+        self.depth += 1;
+        let code = self.steps(&inner, &r.plan.steps);
+        self.depth -= 1;
+        let mut code = code?;
+        let register = match &r.decision {
+            Some(d) => self.decide(node, "condition", &inner, d, &mut code)?,
+            None => ZERO,
+        };
+        Ok((code, register))
     }
 
     pub(super) fn while_loop(
@@ -40,11 +53,9 @@ impl Generator<'_> {
     ) -> Result<(), CompileError> {
         let Some(inner) = s.regions.first() else { return Ok(()) };
         let Some(trip) = w.trip else { return self.tested_loop(scope, s, inner, body) };
-        let counter = SReg((*self.chip.regs.scalar).min(255).saturating_sub(1 + self.depth) as u8);
-        self.depth += 1;
-        let code = self.region(scope, s, inner);
-        self.depth -= 1;
-        body.push(Code::Loop { counter, trip, body: code?.0 });
+        let counter = counter_register(self.chip, self.depth);
+        let (code, _) = self.region(scope, s, inner)?;
+        body.push(Code::Loop { counter, trip, body: code });
         Ok(())
     }
 
@@ -57,11 +68,10 @@ impl Generator<'_> {
     ) -> Result<(), CompileError> {
         let Some(cond) = s.regions.get(1) else { return Ok(()) };
         let node = scope.g.node(s.node);
-        let (mut cond, at) = self.region(scope, s, cond)?;
-        let test = self.scalar(node, "condition", at, DType::I1, &mut cond)?;
+        let (cond, test) = self.region(scope, s, cond)?;
         let (code, _) = self.region(scope, s, inner)?;
         let info = self.flow(node, FlowKind::While);
-        let _ = (info, cond, test, code, body);
+        body.push(Code::While { info, cond, test, body: code });
         Ok(())
     }
 
@@ -72,29 +82,30 @@ impl Generator<'_> {
         body: &mut Vec<Code>,
     ) -> Result<(), CompileError> {
         let node = scope.g.node(s.node);
-        let Some(&index) = node.args.first() else { return Ok(()) };
-        let selector = self.scalar(node, "selector", scope.base(index), scope.g.node(index).dtype, body)?;
+        let Some(decision) = &s.decision else { return Ok(()) };
+        let selector = self.decide(node, "selector", scope, decision, body)?;
         let mut branches = Vec::new();
         for r in &s.regions {
             branches.push(self.region(scope, s, r)?.0);
         }
         let info = self.flow(node, FlowKind::Case);
-        let _ = (info, selector, branches);
+        body.push(Code::Case { info, selector, branches });
         Ok(())
     }
 
     fn flow(&mut self, node: &Node, kind: FlowKind) -> u32 {
-        let _ = (node, kind);
-        0
+        let flows = &mut self.program.flows;
+        flows.push(FlowInfo { name: format!("stablehlo.{}", node.name), location: node.location.clone(), kind });
+        flows.len() as u32 - 1
     }
 
-    /// An operation that reads the scalar at `at` of HBM into a register of every core.
-    fn scalar(
+    /// An operation that computes a scalar in a register of every core.
+    fn decide(
         &mut self,
         node: &Node,
         what: &str,
-        at: i64,
-        dtype: DType,
+        scope: &Scope<'_>,
+        d: &Decision,
         body: &mut Vec<Code>,
     ) -> Result<SReg, CompileError> {
         let info = OpInfo {
@@ -103,40 +114,17 @@ impl Generator<'_> {
             location: node.location.clone(),
             mxu_flops: 0,
             vector_flops: 0,
-            dtype,
+            dtype: DType::I32,
             cores: *self.chip.tensorcores_per_device,
             modelled_cycles: 0,
         };
-        let text = format!("scalar {dtype} at {at}\n");
+        let text = format!("scalar\n{}", Scalars(&d.scalars));
+        let of = |node: usize| scope.base(NodeId(node as u32));
         let mut register = ZERO;
         self.operation(info, text, body, |e| {
-            register = e.sreg()?;
-            let (flag, word) = (e.flag()?, e.smem(1)?);
-            let fixed = |base: i64| Addr { base, terms: Vec::new() };
-            let desc = DmaDesc {
-                dir: DmaDir::Load,
-                mem: OnChip::Smem,
-                elem_bytes: dtype.bytes() as u8,
-                outer: Vec::new(),
-                rows: 1,
-                row_stride: 0,
-                cols: 1,
-                col_stride: dtype.bytes() as i64,
-                lane_tiles: 1,
-                hbm: fixed(at),
-                local: fixed(i64::from(word)),
-            };
-            e.dma(desc, flag);
-            e.wait(flag, 1);
-            e.flush()?;
-            e.si(Op::SLd, register, ZERO, word as i32);
-            e.flush()
+            register = scalar::decide(e, &of, &d.scalars)?;
+            Ok(())
         })?;
         Ok(register)
     }
-}
-
-enum FlowKind {
-    While,
-    Case,
 }

@@ -16,9 +16,9 @@ use crate::lower::math::{Combine, MapOp};
 use crate::lower::sort::SortSpec;
 
 pub use build::{K_MULTIPLE, LowerError, from_module, from_module_with, register_bits};
-pub use own::own_operands;
+pub use own::{last_heir, own_operands};
 pub use region::{Case, Region, While};
-pub use windows::{Function, Scatter, Value, What, Windows};
+pub use windows::{Function, Scatter, Term, What, Windows};
 
 /// Index of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,6 +49,35 @@ impl DotSpec {
     }
 }
 
+/// How the window of a convolution lies along one spatial dimension. The operand may be dilated and has zeros in front and behind, as
+/// many as the window sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConvWindow {
+    /// Elements of the window.
+    pub size: u64,
+    /// From one window to the next.
+    pub stride: u64,
+    /// From one element of the window to the next.
+    pub dilation: u64,
+    /// From one element of the operand to the next.
+    pub base: u64,
+    /// Zeros in front of the operand.
+    pub low: u64,
+}
+
+/// Dimensions of a convolution: of (groups, batch, spatial, features) by (groups, spatial, features, output features) into (groups,
+/// batch, spatial, output features).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ConvSpec {
+    /// The window along each spatial dimension.
+    pub windows: Vec<ConvWindow>,
+    /// Whether the last dimension of the window is contracted together with the features, which lie next to it in memory: it is not
+    /// dilated, and sees no zeros.
+    pub folded: bool,
+    /// As [`DotSpec::useful`].
+    pub useful: bool,
+}
+
 /// What a node computes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeOp {
@@ -58,6 +87,8 @@ pub enum NodeOp {
     Const(Literal),
     /// Index along a dimension.
     Iota(usize),
+    /// Scalar that follows the iterations of a loop around.
+    Counter(Counter),
     /// Elementwise operation on operands of the node's own shape (predicates may be scalars).
     Map(MapOp),
     /// Operand dimension `i` becomes dimension `map[i]`; sizes of 1 repeat.
@@ -97,17 +128,33 @@ pub enum NodeOp {
     Reduce(Combine, Vec<usize>),
     /// Matrix product.
     Dot(DotSpec),
+    /// Convolution.
+    Conv(ConvSpec),
     /// Work with code of its own that is never fused. The node itself has no elements; its results are [`NodeOp::Result`] nodes.
     Special(Special),
     /// Result of a special node, its only operand.
     Result(usize),
 }
 
+/// `start + step * i` in 32 bits, `i` being the number of the iteration of a loop of known length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Counter {
+    /// Regions around that loop.
+    pub level: u32,
+    /// Value in the first iteration.
+    pub start: i32,
+    /// What each iteration adds.
+    pub step: i32,
+}
+
 /// Work with code of its own. Operands are stored arrays, dense and row-major.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Special {
+<<<<<<< HEAD
     /// Sorts words of 32 bits along a dimension.
     Sort(SortSpec),
+=======
+>>>>>>> main
     /// A loop: operands are the initial values of what it carries, then what its regions read besides.
     While(Box<While>),
     /// One of several regions: operands are the scalar that selects, then what the regions read.
@@ -116,15 +163,23 @@ pub enum Special {
     Gather(Windows),
     /// Windows that are updated.
     Scatter(Scatter),
+<<<<<<< HEAD
+=======
+    /// Sorts words of 32 bits along a dimension.
+    Sort(SortSpec),
+>>>>>>> main
 }
 
 impl Special {
     /// Results that start as the contents of an operand and overwrite it: `(result, operand)`. The operand has no other user.
     pub fn in_place(&self) -> Vec<(usize, usize)> {
         match self {
+<<<<<<< HEAD
             Special::Sort(_) => Vec::new(),
+=======
+>>>>>>> main
             Special::While(w) => (0..w.carried()).map(|k| (k, k)).collect(),
-            Special::Case(_) | Special::Gather(_) => Vec::new(),
+            Special::Case(_) | Special::Gather(_) | Special::Sort(_) => Vec::new(),
             Special::Scatter(s) => (0..s.arrays()).map(|k| (k, k)).collect(),
         }
     }

@@ -32,59 +32,74 @@ impl Graph {
         }
     }
 
-    /// Operands that nodes overwrite: `(node, operand, result)`.
-    fn overwritten(&self) -> Vec<(NodeId, usize, usize)> {
+    /// Operands that special nodes overwrite.
+    fn overwritten(&self) -> Vec<(NodeId, usize)> {
         let mut out = Vec::new();
         for (ix, n) in self.nodes.iter().enumerate() {
             if let NodeOp::Special(s) = &n.op {
-                out.extend(s.in_place().into_iter().map(|(r, o)| (NodeId(ix as u32), o, r)));
+                out.extend(s.in_place().into_iter().map(|(_, o)| (NodeId(ix as u32), o)));
             }
         }
         out
     }
 }
 
-/// The node that holds what is left in an array at the end, if `result` of `node` is written to it and all later writes are in place.
-fn end_of(g: &Graph, users: &[Vec<NodeId>], mut node: NodeId, mut result: usize) -> Option<NodeId> {
-    loop {
-        let r = *users[node.ix()].iter().find(|u| g.node(**u).op == NodeOp::Result(result))?;
-        let [next] = users[r.ix()][..] else { return Some(r) };
-        let NodeOp::Special(s) = &g.node(next).op else { return Some(r) };
-        if g.outputs.contains(&r) {
-            return Some(r);
+/// The nodes whose arrays are that of `n`, written over by them.
+fn heirs(g: &Graph, users: &[Vec<NodeId>], n: NodeId) -> Vec<NodeId> {
+    let mut out = Vec::new();
+    for &u in &users[n.ix()] {
+        match &g.node(u).op {
+            NodeOp::Special(s) => {
+                let over = s.in_place().into_iter().filter(|(_, o)| g.node(u).args[*o] == n);
+                out.extend(
+                    over.filter_map(|(r, _)| users[u.ix()].iter().find(|x| g.node(**x).op == NodeOp::Result(r))),
+                );
+            }
+            NodeOp::DynUpdate { .. } if g.node(u).args[0] == n => out.push(u),
+            NodeOp::Reshape if users[u.ix()].len() == 1 => out.extend(heirs(g, users, u)),
+            _ => {}
         }
-        let Some((k, _)) = s.in_place().into_iter().find(|(_, o)| g.node(next).args[*o] == r) else { return Some(r) };
-        (node, result) = (next, k);
     }
+    out
 }
 
-/// Copies what a node overwrites although somebody else has it: parameters, constants, outputs, and what has other users. A parameter
-/// for which `lent` holds, given the node whose contents end up in its array, may be overwritten; other users must come first.
-/// Returns the parameters that are.
-pub fn own_operands(g: &mut Graph, lent: &dyn Fn(NodeId, NodeId) -> bool) -> Vec<NodeId> {
+/// The node that holds what is left in the array of a parameter at the end, if just one node writes over it, and over the result of
+/// that, and so on.
+pub fn last_heir(g: &Graph, users: &[Vec<NodeId>], param: NodeId) -> Option<NodeId> {
+    let mut last = None;
+    let mut at = param;
+    while let [next] = heirs(g, users, at)[..] {
+        last = Some(next);
+        if g.outputs.contains(&next) {
+            break;
+        }
+        at = next;
+    }
+    last
+}
+
+/// Copies what special nodes overwrite although somebody else has it: constants, outputs, what has other users, and parameters that are
+/// not donated. If `checked`, donated parameters may have other users: the caller sees to it that they come first.
+pub fn own_operands(g: &mut Graph, checked: bool) {
     let users = g.users();
-    let mut given = Vec::new();
     let mut copies: Vec<(NodeId, usize)> = Vec::new();
-    let overwritten = g.overwritten();
-    for &(node, operand, result) in &overwritten {
+    for (node, operand) in g.overwritten() {
         let a = g.node(node).args[operand];
+        let alone = users[a.ix()].len() == 1 && !g.outputs.contains(&a);
         let owned = match &g.node(a).op {
             NodeOp::Const(_) => false,
             NodeOp::Param(_) => {
-                let once = users[a.ix()].iter().filter(|u| **u == node).count() == 1
-                    && overwritten.iter().filter(|(n, o, _)| g.node(*n).args[*o] == a).count() == 1;
-                let ok = once && end_of(g, &users, node, result).is_some_and(|end| lent(a, end));
-                given.extend(ok.then_some(a));
-                ok
+                let once = users[a.ix()].iter().filter(|u| **u == node).count() == 1;
+                g.donated.contains(&a) && (alone || checked && once)
             }
-            _ => users[a.ix()].len() == 1 && !g.outputs.contains(&a),
+            _ => alone,
         };
         if !owned {
             copies.push((node, operand));
         }
     }
     if copies.is_empty() {
-        return given;
+        return;
     }
     // Each copy goes right before the node that overwrites it.
     let old = std::mem::take(&mut g.nodes);
@@ -99,6 +114,5 @@ pub fn own_operands(g: &mut Graph, lent: &dyn Fn(NodeId, NodeId) -> bool) -> Vec
         at[ix] = NodeId(g.nodes.len() as u32);
         g.nodes.push(node);
     }
-    g.outputs.iter_mut().chain(&mut g.params).chain(&mut given).for_each(|n| *n = at[n.ix()]);
-    given
+    g.outputs.iter_mut().chain(&mut g.params).chain(&mut g.donated).for_each(|n| *n = at[n.ix()]);
 }

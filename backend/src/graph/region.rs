@@ -149,6 +149,7 @@ impl Graph {
         }
         let kept = self.params.iter().map(|p| need[p.ix()]).collect();
         self.params.retain(|p| need[p.ix()]);
+        self.donated.retain(|p| need[p.ix()]);
         let mut at = vec![NodeId(0); n];
         let mut nodes = Vec::new();
         for (ix, mut node) in std::mem::take(&mut self.nodes).into_iter().enumerate().filter(|(ix, _)| need[*ix]) {
@@ -162,7 +163,6 @@ impl Graph {
             nodes.push(node);
         }
         self.nodes = nodes;
-        self.donated.retain(|p| need[p.ix()]);
         self.outputs.iter_mut().chain(&mut self.params).chain(&mut self.donated).for_each(|n| *n = at[n.ix()]);
         kept
     }

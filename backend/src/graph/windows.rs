@@ -70,14 +70,14 @@ impl Scatter {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Function {
     /// Its values, operands before their users.
-    pub values: Vec<Value>,
+    pub values: Vec<Term>,
     /// Which of them are its results.
     pub results: Vec<usize>,
 }
 
 /// A value of a [`Function`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct Value {
+pub struct Term {
     /// What it is.
     pub what: What,
     /// Operands.
@@ -86,7 +86,7 @@ pub struct Value {
     pub dtype: DType,
 }
 
-/// What a [`Value`] is.
+/// What a [`Term`] is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
     /// A parameter.

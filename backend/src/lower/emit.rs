@@ -5,6 +5,8 @@ use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::op::Op;
 use tpusim_isa::program::{Bundle, DmaDesc, Node, SReg};
 
+use crate::graph::Counter;
+
 use super::schedule::{Queued, RegFile, RegisterPressure, WINDOW, schedule};
 use super::vcode::{Code, CodeInstr, Object, V};
 
@@ -42,6 +44,11 @@ pub enum EmitError {
 pub const ZERO: SReg = SReg(0);
 /// The core's index in its device.
 pub const CORE: SReg = SReg(1);
+
+/// The register in which a loop with `level` regions around it counts. Kernels inside leave it alone: see [`Emitter::reserve`].
+pub fn counter_register(chip: &ChipSpec, level: u32) -> SReg {
+    SReg((*chip.regs.scalar).min(255).saturating_sub(1 + level) as u8)
+}
 
 /// Code under construction. Finished blocks go to the innermost open node list.
 pub struct Emitter<'a> {
@@ -96,6 +103,15 @@ impl<'a> Emitter<'a> {
     /// Leaves the last `n` scalar registers to the counters of loops around the kernel.
     pub fn reserve(&mut self, n: u32) {
         self.sregs.drain(..self.sregs.len().min(n as usize));
+    }
+
+    /// The value of `c`, into a fresh register.
+    ///
+    /// # Errors
+    /// [`EmitError::Scalars`].
+    pub fn counter(&mut self, c: Counter) -> Result<SReg, EmitError> {
+        let register = counter_register(self.chip, c.level);
+        self.affine(register, c.step, c.start)
     }
 
     /// Keeps instructions in source order from here on: slower code, in as few registers as can be.

@@ -6,6 +6,9 @@
 
 use tpusim_isa::num::DType;
 
+use crate::graph::Counter;
+
+use super::emit::{EmitError, Emitter};
 use super::math::{Combine, MapOp, Types, Val, map};
 use super::scalar::ScalarIx;
 use super::vcode::Code;
@@ -48,6 +51,8 @@ pub enum Kind {
     Splat(i32),
     /// The index along a canonical dimension.
     Iota(usize),
+    /// A value that follows the iterations of a loop around the kernel.
+    Counter(Counter),
     /// An elementwise operation; the type is that of its first operand that is not a predicate.
     Map(MapOp, DType),
     /// Reduction over the columns.
@@ -93,4 +98,15 @@ pub fn splat(c: &mut Code, bits: i32, dtype: DType) -> Val {
         return Val::M(c.cmp(tpusim_isa::op::Op::VNeI, x, zero));
     }
     Val::V(c.imm(bits))
+}
+
+/// A counter as registers hold it.
+///
+/// # Errors
+/// [`EmitError::Scalars`].
+pub fn counter(e: &mut Emitter<'_>, c: Counter) -> Result<Val, EmitError> {
+    let r = e.counter(c)?;
+    let v = e.code.bcast(r);
+    e.free(r);
+    Ok(Val::V(v))
 }

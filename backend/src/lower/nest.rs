@@ -49,6 +49,26 @@ pub struct Outer {
     pub count: u32,
     /// Bytes between steps in HBM.
     pub hbm_stride: i64,
+    /// VMEM rows between steps; 0 if planes lie one after the other.
+    pub pitch: u32,
+}
+
+/// How far into its buffer a block lands that should begin before its array does, or end after it: the transfer is moved to where the
+/// array has elements, in HBM and in VMEM alike, and so stays where the block wants it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shift {
+    /// Grid level that moves the block.
+    pub level: usize,
+    /// Elements of the array from one element of the level to the next.
+    pub stride: u32,
+    /// Elements that the first block begins before the array.
+    pub low: u32,
+    /// Last element a transfer may begin with.
+    pub last: u32,
+    /// Bytes between elements in HBM.
+    pub hbm: i64,
+    /// VMEM rows between elements.
+    pub vmem: u32,
 }
 
 /// An input or output of the kernel.
@@ -76,12 +96,18 @@ pub struct Stream {
     pub lane_tiles: u32,
     /// VMEM rows of one plane, at least what the rows need.
     pub plane_rows: u32,
+    /// VMEM rows of the block before what is transferred.
+    pub first: u32,
+    /// VMEM rows of the whole block; 0 if it is what is transferred and no more.
+    pub reserve: u32,
+    /// Where the block goes beyond its array.
+    pub shift: Option<Shift>,
 }
 
 impl Stream {
     /// VMEM rows of the whole block.
     pub fn vmem_rows(&self) -> u32 {
-        self.outer.iter().map(|o| o.count).product::<u32>() * self.plane_rows
+        (self.outer.iter().map(|o| o.count).product::<u32>() * self.plane_rows).max(self.reserve)
     }
 }
 
@@ -485,17 +511,24 @@ impl Nest {
                         r
                     }
                 };
-                hbm.terms.push((r, stride));
+                if s.shift.is_none_or(|f| f.level != k) {
+                    hbm.terms.push((r, stride));
+                }
             }
-            let mut vmem = Addr { base: i64::from(a.at + slot.offset), terms: Vec::new() };
+            let mut vmem = Addr { base: i64::from(a.at + slot.offset + s.first), terms: Vec::new() };
+            let mut moved = Vec::new();
+            if let Some(f) = s.shift {
+                moved = self.shifted(e, f, starts.get(f.level).copied().flatten(), &mut hbm, &mut vmem)?;
+            }
             if let Some(p) = half {
                 vmem.terms.push((p, i64::from(a.rows)));
             }
             let mut inner = s.plane_rows;
             let mut outer: Vec<DmaDim> = Vec::new();
             for o in s.outer.iter().rev() {
-                outer.push(DmaDim { count: o.count, hbm_stride: o.hbm_stride, local_stride: i64::from(inner) });
-                inner *= o.count;
+                let pitch = if o.pitch > 0 { o.pitch } else { inner };
+                outer.push(DmaDim { count: o.count, hbm_stride: o.hbm_stride, local_stride: i64::from(pitch) });
+                inner = pitch * o.count;
             }
             outer.reverse();
             let desc = DmaDesc {
@@ -512,10 +545,38 @@ impl Nest {
                 local: vmem,
             };
             e.dma(desc, flag);
+            for r in moved {
+                e.free(r);
+            }
         }
         for r in starts.into_iter().flatten() {
             e.free(r);
         }
         Ok(())
+    }
+
+    /// Adds to the addresses of a transfer whose block begins at element `start` of its level, or at the first, what keeps it inside
+    /// its array. The registers it takes are the caller's to free.
+    fn shifted(
+        &self,
+        e: &mut Emitter<'_>,
+        f: Shift,
+        start: Option<SReg>,
+        hbm: &mut Addr,
+        vmem: &mut Addr,
+    ) -> Result<Vec<SReg>, EmitError> {
+        let Some(start) = start else {
+            vmem.base += i64::from(f.low) * i64::from(f.vmem);
+            return Ok(Vec::new());
+        };
+        let wanted = e.affine(start, f.stride as i32, -(f.low as i32))?;
+        let at = e.sreg()?;
+        e.si(Op::SMaxi, at, wanted, 0);
+        e.si(Op::SMini, at, at, f.last as i32);
+        e.si(Op::SMuli, wanted, wanted, -1);
+        e.ss(Op::SAdd, wanted, wanted, at);
+        hbm.terms.push((at, f.hbm));
+        vmem.terms.push((wanted, i64::from(f.vmem)));
+        Ok(vec![at, wanted])
     }
 }

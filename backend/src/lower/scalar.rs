@@ -10,6 +10,8 @@ use tpusim_isa::num::{DType, DTypeKind};
 use tpusim_isa::op::Op;
 use tpusim_isa::program::{Addr, DmaDesc, DmaDir, OnChip, SReg};
 
+use crate::graph::Counter;
+
 use super::emit::{EmitError, Emitter, ZERO};
 use super::expr::{Access, Shift};
 use super::math::{Direction, MapOp};
@@ -24,6 +26,8 @@ pub enum ScalarKind {
     Load(Access),
     /// These bits.
     Imm(i32),
+    /// What follows the iterations of a loop around the kernel.
+    Counter(Counter),
     /// An operation that [`computes`] allows; the type is that of its first operand that is not a predicate.
     Map(MapOp, DType),
 }
@@ -43,15 +47,16 @@ pub struct Scalar {
 pub fn computes(op: MapOp, operand: DType, result: DType) -> bool {
     let int = |t: DType| matches!(t.kind(), DTypeKind::Signed | DTypeKind::Unsigned) && t.bits() <= 32;
     let holds = |t: DType| int(t) || t == DType::I1;
-    // Comparisons and extremes are signed; narrow unsigned values are never negative.
-    let ordered = int(operand) && operand != DType::U32;
+    let word = |t: DType| int(t) && t.bits() == 32;
     holds(operand)
         && holds(result)
         && match op {
-            MapOp::Add | MapOp::Sub | MapOp::Mul | MapOp::Neg => int(operand),
-            MapOp::Max | MapOp::Min => ordered,
+            MapOp::Add | MapOp::Sub | MapOp::Mul | MapOp::Neg | MapOp::Max | MapOp::Min | MapOp::Shl => int(operand),
+            MapOp::ShrLogical => word(operand) || operand.kind() == DTypeKind::Unsigned,
+            MapOp::ShrArith => operand.is_signed(),
+            MapOp::Bitcast => word(operand) && word(result),
             MapOp::Compare(Direction::Eq | Direction::Ne, _) => true,
-            MapOp::Compare(..) => ordered,
+            MapOp::Compare(..) => int(operand),
             MapOp::And | MapOp::Or | MapOp::Xor | MapOp::Not | MapOp::Select | MapOp::Convert | MapOp::Copy => true,
             _ => false,
         }
@@ -81,7 +86,15 @@ pub fn fold(op: MapOp, result: DType, args: &[i64]) -> Option<i64> {
         MapOp::Xor => x ^ y,
         MapOp::Not => !x,
         MapOp::Select => *if x != 0 { args.get(1)? } else { args.get(2)? },
-        MapOp::Convert | MapOp::Copy => x,
+        MapOp::Shl if (0..64).contains(&y) => x << y,
+        MapOp::ShrArith if (0..64).contains(&y) => x >> y,
+        MapOp::ShrLogical if (0..64).contains(&y) => {
+            let free = 64 - result.bits().min(64);
+            (((x << free) as u64 >> free) >> y) as i64
+        }
+        MapOp::Shl | MapOp::ShrLogical => 0,
+        MapOp::ShrArith => x >> 63,
+        MapOp::Convert | MapOp::Copy | MapOp::Bitcast => x,
         _ => return None,
     };
     Some(if result == DType::I1 {
@@ -118,8 +131,8 @@ impl<'a> Bases<'a> {
         sums.dedup();
         let mut bases = Bases { of, registers: BTreeMap::new() };
         if !sums.is_empty() {
-            let mut p = Prologue::new(scalars, &sums);
-            p.run(e, of)?;
+            let mut p = Prologue::new(scalars, &sums, of);
+            p.fetch_fixed(e)?;
             for s in sums {
                 let r = p.sum(e, &s)?;
                 bases.registers.insert(s, r);
@@ -134,6 +147,19 @@ impl<'a> Bases<'a> {
         let terms = sums(&a.shifts).into_iter().filter_map(|(s, scale)| Some((*self.registers.get(&s)?, scale)));
         Addr { base: (self.of)(a.buffer) + a.offset, terms: terms.collect() }
     }
+}
+
+/// Emits the code that computes the last of `scalars`; the register it is in.
+///
+/// # Errors
+/// [`EmitError`] when scalar registers, sync flags or SMEM run out.
+pub fn decide(e: &mut Emitter<'_>, of: &dyn Fn(usize) -> i64, scalars: &[Scalar]) -> Result<SReg, EmitError> {
+    let Some(last) = scalars.len().checked_sub(1) else { return Ok(ZERO) };
+    let mut p = Prologue::new(scalars, &[vec![(last, 0, 1)]], of);
+    p.fetch_fixed(e)?;
+    let r = p.value(e, last)?;
+    e.flush()?;
+    Ok(r)
 }
 
 /// `shifts` as sums that fit registers, with the bytes that one unit of each stands for: one sum if it fits.
@@ -161,13 +187,17 @@ fn gcd(a: i64, b: i64) -> i64 {
 /// Scalars on their way into registers.
 struct Prologue<'s> {
     scalars: &'s [Scalar],
+    of: &'s dyn Fn(usize) -> i64,
     /// Reads of each scalar that are still to come.
     uses: Vec<u32>,
-    regs: Vec<SReg>,
+    regs: Vec<Option<SReg>>,
+    /// SMEM word of each scalar that is loaded.
+    words: Vec<i32>,
+    flag: i32,
 }
 
 impl<'s> Prologue<'s> {
-    fn new(scalars: &'s [Scalar], wanted: &[Sum]) -> Self {
+    fn new(scalars: &'s [Scalar], wanted: &[Sum], of: &'s dyn Fn(usize) -> i64) -> Self {
         let mut uses = vec![0; scalars.len()];
         wanted.iter().flatten().for_each(|t| uses[t.0] += 1);
         for (ix, s) in scalars.iter().enumerate().rev() {
@@ -179,62 +209,82 @@ impl<'s> Prologue<'s> {
                 sums(&a.shifts).iter().flat_map(|(s, _)| s).for_each(|t| uses[t.0] += 1);
             }
         }
-        Prologue { scalars, uses, regs: vec![ZERO; scalars.len()] }
+        Prologue { scalars, of, uses, regs: vec![None; scalars.len()], words: vec![0; scalars.len()], flag: 0 }
     }
 
-    /// Computes every scalar that is read. All those in fixed places come at once.
-    fn run(&mut self, e: &mut Emitter<'_>, of: &dyn Fn(usize) -> i64) -> Result<(), EmitError> {
-        let scalars = self.scalars;
-        let flag = e.flag()?;
-        let mut words = vec![0; scalars.len()];
-        let mut first = 0;
-        for (ix, s) in scalars.iter().enumerate().filter(|(ix, _)| self.uses[*ix] > 0) {
+    /// Brings all scalars in fixed places to SMEM at once.
+    fn fetch_fixed(&mut self, e: &mut Emitter<'_>) -> Result<(), EmitError> {
+        self.flag = e.flag()?;
+        let mut count = 0;
+        for (ix, s) in self.scalars.iter().enumerate().filter(|(ix, _)| self.uses[*ix] > 0) {
             if let ScalarKind::Load(a) = &s.kind {
-                words[ix] = e.smem(1)? as i32;
+                self.words[ix] = e.smem(1)? as i32;
                 if a.shifts.is_empty() {
-                    fetch(e, s.dtype, Addr { base: of(a.buffer) + a.offset, terms: vec![] }, words[ix], flag);
-                    first += 1;
+                    let hbm = Addr { base: (self.of)(a.buffer) + a.offset, terms: vec![] };
+                    fetch(e, s.dtype, hbm, self.words[ix], self.flag);
+                    count += 1;
                 }
             }
         }
-        if first > 0 {
-            e.wait(flag, first);
-        }
-        for (ix, s) in scalars.iter().enumerate() {
-            if self.uses[ix] == 0 {
-                continue;
-            }
-            self.regs[ix] = match &s.kind {
-                ScalarKind::Imm(0) => ZERO,
-                ScalarKind::Imm(v) => e.affine(ZERO, 0, *v)?,
-                ScalarKind::Load(a) => {
-                    let mut hbm = Addr { base: of(a.buffer) + a.offset, terms: vec![] };
-                    for (sum, scale) in sums(&a.shifts) {
-                        hbm.terms.push((self.sum(e, &sum)?, scale));
-                    }
-                    if !hbm.terms.is_empty() {
-                        let moved = hbm.terms.clone();
-                        fetch(e, s.dtype, hbm, words[ix], flag);
-                        e.wait(flag, 1);
-                        moved.iter().for_each(|t| e.free(t.0));
-                    }
-                    let r = e.sreg()?;
-                    e.si(Op::SLd, r, ZERO, words[ix]);
-                    if s.dtype != DType::I1 {
-                        wrap(e, r, s.dtype)?;
-                    }
-                    r
-                }
-                ScalarKind::Map(op, operand) => self.map(e, *op, *operand, s)?,
-            };
+        if count > 0 {
+            e.wait(self.flag, count);
         }
         Ok(())
     }
 
-    fn map(&mut self, e: &mut Emitter<'_>, op: MapOp, operand: DType, s: &Scalar) -> Result<SReg, EmitError> {
-        let arg = |i: usize| s.args.get(i).map_or(ZERO, |&a| self.regs[a]);
-        let (x, y, z) = (arg(0), arg(1), arg(2));
+    /// The register of scalar `ix`, computed when it is first wanted.
+    fn value(&mut self, e: &mut Emitter<'_>, ix: ScalarIx) -> Result<SReg, EmitError> {
+        if let Some(r) = self.regs[ix] {
+            return Ok(r);
+        }
+        let s = &self.scalars[ix];
+        let r = match &s.kind {
+            ScalarKind::Imm(0) => ZERO,
+            ScalarKind::Imm(v) => e.affine(ZERO, 0, *v)?,
+            ScalarKind::Counter(c) => e.counter(*c)?,
+            ScalarKind::Load(a) => self.load(e, s.dtype, a, self.words[ix])?,
+            ScalarKind::Map(op, operand) => self.map(e, *op, *operand, s)?,
+        };
+        self.regs[ix] = Some(r);
+        Ok(r)
+    }
+
+    fn load(&mut self, e: &mut Emitter<'_>, dtype: DType, a: &Access, word: i32) -> Result<SReg, EmitError> {
+        let mut hbm = Addr { base: (self.of)(a.buffer) + a.offset, terms: vec![] };
+        for (sum, scale) in sums(&a.shifts) {
+            hbm.terms.push((self.sum(e, &sum)?, scale));
+        }
+        if !hbm.terms.is_empty() {
+            let moved = hbm.terms.clone();
+            fetch(e, dtype, hbm, word, self.flag);
+            e.wait(self.flag, 1);
+            moved.iter().for_each(|t| e.free(t.0));
+        }
         let r = e.sreg()?;
+        e.si(Op::SLd, r, ZERO, word);
+        if dtype != DType::I1 {
+            wrap(e, r, dtype)?;
+        }
+        Ok(r)
+    }
+
+    fn map(&mut self, e: &mut Emitter<'_>, op: MapOp, operand: DType, s: &Scalar) -> Result<SReg, EmitError> {
+        let mut args = [ZERO; 3];
+        for (r, &a) in args.iter_mut().zip(&s.args) {
+            *r = self.value(e, a)?;
+        }
+        let [mut x, mut y, z] = args;
+        let r = e.sreg()?;
+        let ordered = matches!(op, MapOp::Compare(d, _) if !matches!(d, Direction::Eq | Direction::Ne));
+        // Comparisons and extremes are signed; unsigned words are in order with their first bit flipped.
+        let flipped = operand == DType::U32 && (ordered || matches!(op, MapOp::Max | MapOp::Min));
+        if flipped {
+            for v in [&mut x, &mut y] {
+                let f = e.sreg()?;
+                e.si(Op::SXori, f, *v, i32::MIN);
+                *v = f;
+            }
+        }
         let mut compare = |op: Op, x: SReg, y: SReg, not: bool| {
             e.ss(op, r, x, y);
             if not {
@@ -252,6 +302,18 @@ impl<'s> Prologue<'s> {
             MapOp::Or => e.ss(Op::SOr, r, x, y),
             MapOp::Xor => e.ss(Op::SXor, r, x, y),
             MapOp::Not => e.si(Op::SXori, r, x, if operand == DType::I1 { 1 } else { -1 }),
+            MapOp::Shl => e.ss(Op::SShl, r, x, y),
+            MapOp::ShrLogical => e.ss(Op::SShr, r, x, y),
+            MapOp::ShrArith => {
+                // All bits flip before and after if the sign is set, so that zeros come in as ones.
+                let sign = e.sreg()?;
+                e.si(Op::SLti, sign, x, 0);
+                e.si(Op::SMuli, sign, sign, -1);
+                e.ss(Op::SXor, r, x, sign);
+                e.ss(Op::SShr, r, r, y);
+                e.ss(Op::SXor, r, r, sign);
+                e.free(sign);
+            }
             MapOp::Select => e.ss4(Op::SSel, r, x, y, z),
             MapOp::Compare(Direction::Eq, _) => compare(Op::SEq, x, y, false),
             MapOp::Compare(Direction::Ne, _) => compare(Op::SEq, x, y, true),
@@ -261,6 +323,13 @@ impl<'s> Prologue<'s> {
             MapOp::Compare(Direction::Le, _) => compare(Op::SLt, y, x, true),
             MapOp::Convert if s.dtype == DType::I1 => compare(Op::SEq, x, ZERO, true),
             _ => e.si(Op::SAddi, r, x, 0),
+        }
+        if flipped {
+            if !ordered {
+                e.si(Op::SXori, r, r, i32::MIN);
+            }
+            e.free(x);
+            e.free(y);
         }
         if s.dtype != DType::I1 {
             wrap(e, r, s.dtype)?;
@@ -274,8 +343,10 @@ impl<'s> Prologue<'s> {
     /// Counts a read of `ix`; after the last one its register is free.
     fn read(&mut self, e: &mut Emitter<'_>, ix: ScalarIx) {
         self.uses[ix] -= 1;
-        if self.uses[ix] == 0 && self.regs[ix] != ZERO {
-            e.free(self.regs[ix]);
+        if self.uses[ix] == 0
+            && let Some(r) = self.regs[ix].filter(|r| *r != ZERO)
+        {
+            e.free(r);
         }
     }
 
@@ -283,8 +354,8 @@ impl<'s> Prologue<'s> {
     fn sum(&mut self, e: &mut Emitter<'_>, sum: &Sum) -> Result<SReg, EmitError> {
         let mut total: Option<SReg> = None;
         for &(ix, limit, weight) in sum {
+            let x = self.value(e, ix)?;
             let r = e.sreg()?;
-            let x = self.regs[ix];
             e.si(Op::SMini, r, x, limit);
             if self.scalars[ix].dtype == DType::U32 {
                 // What looks negative is large.

@@ -2,12 +2,13 @@
 
 use tpusim_isa::chip::ChipSpec;
 
-use crate::lower::dot::{DotKernel, DotTiling};
+use super::windows::window_tilings;
+use crate::lower::dot::{DotKernel, DotTiling, MAX_SLIDES};
 use crate::lower::expr::Kind;
 use crate::lower::vector::{Tiling, VectorKernel};
 
 /// Share of VMEM that blocks may take; the rest is for accumulators, scratch and rounding.
-const VMEM_SHARE: f64 = 0.85;
+pub(super) const VMEM_SHARE: f64 = 0.85;
 
 /// Tilings to try for a vector kernel, best first: smaller unrolling where registers run short, smaller blocks where VMEM does.
 pub fn vector_tilings(k: &VectorKernel, chip: &ChipSpec) -> Vec<Tiling> {
@@ -203,13 +204,16 @@ pub fn disjoint_dot_tilings(k: &DotKernel, chip: &ChipSpec) -> Vec<DotTiling> {
 
 /// Estimated cost of a product's tiling in cycles, as the planner sees it; not simulated time.
 #[derive(Clone, Copy, Debug)]
-struct Estimate {
-    cycles: f64,
-    vmem: u64,
+pub(super) struct Estimate {
+    pub(super) cycles: f64,
+    pub(super) vmem: u64,
 }
 
 /// Tilings to try for a product, best estimate first.
 pub fn dot_tilings(k: &DotKernel, chip: &ChipSpec) -> Vec<DotTiling> {
+    if !k.slides.is_empty() {
+        return window_tilings(k, chip);
+    }
     let n = k.dims.len();
     let (m, c) = (k.dims[n - 2], k.dims[n - 1]);
     let dim = u64::from(*chip.mxu.dim);
@@ -237,6 +241,8 @@ pub fn dot_tilings(k: &DotKernel, chip: &ChipSpec) -> Vec<DotTiling> {
                                 cols,
                                 k: k_block,
                                 chunk: chunk(rows, k.chunk_unit(rs), interval),
+                                outer: 1,
+                                boxes: [1; MAX_SLIDES],
                                 k_split: ks,
                                 col_split: cs,
                                 row_split: rs,
@@ -264,11 +270,11 @@ pub fn dot_tilings(k: &DotKernel, chip: &ChipSpec) -> Vec<DotTiling> {
     all.into_iter().map(|(_, t)| t).take(24).collect()
 }
 
-fn order_key(t: &DotTiling) -> (u64, u64, u64, u32, u32, bool) {
+pub(super) fn order_key(t: &DotTiling) -> (u64, u64, u64, u32, u32, bool) {
     (t.rows, t.cols, t.k, t.k_split, t.col_split, t.cols_outer)
 }
 
-fn splits(mxus: u32) -> Vec<(u32, u32, u32)> {
+pub(super) fn splits(mxus: u32) -> Vec<(u32, u32, u32)> {
     let mut out = Vec::new();
     for ks in 1..=mxus {
         for cs in 1..=mxus / ks {
@@ -284,7 +290,7 @@ fn splits(mxus: u32) -> Vec<(u32, u32, u32)> {
 }
 
 /// Blocks of the contraction: divisors that are whole passes, or all of it.
-fn k_blocks(k: &DotKernel, pass: u64) -> Vec<u64> {
+pub(super) fn k_blocks(k: &DotKernel, pass: u64) -> Vec<u64> {
     let mut v = vec![k.k];
     if k.k.is_multiple_of(pass) {
         let passes = k.k / pass;
@@ -296,7 +302,7 @@ fn k_blocks(k: &DotKernel, pass: u64) -> Vec<u64> {
 }
 
 /// Block sizes of a dimension: all of it, or multiples of `unit` that split it evenly.
-fn blocks(total: u64, unit: u64) -> Vec<u64> {
+pub(super) fn blocks(total: u64, unit: u64) -> Vec<u64> {
     let mut v = Vec::new();
     for parts in [1u64, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128] {
         let b = total.div_ceil(parts).next_multiple_of(unit).min(total);
@@ -327,35 +333,35 @@ fn outer_trip(k: &DotKernel, t: &DotTiling) -> u64 {
     if first > 1 { first } else { second }
 }
 
-/// Time as the larger of the arrays', the vector unit's and the memory's, plus what does not overlap: the first blocks in, the last
-/// one out, and the pipeline's fill in every segment.
-fn estimate(k: &DotKernel, chip: &ChipSpec, t: &DotTiling) -> Estimate {
-    let n = k.dims.len();
-    let (m, c) = (k.dims[n - 2], k.dims[n - 1]);
+/// What a step does besides streaming, per register that each array takes.
+pub(super) struct StepLoad {
+    /// Registers that each array takes in a step.
+    pub pushes: f64,
+    /// Registers loaded.
+    pub lhs: f64,
+    /// Vector operations that prepare what is streamed.
+    pub valu: f64,
+    /// Whether results are added to earlier ones.
+    pub accumulates: bool,
+}
+
+/// Estimated cycles of a step, and of filling the pipeline of steps.
+pub(super) fn step_cycles(k: &DotKernel, chip: &ChipSpec, t: &DotTiling, s: &StepLoad) -> (f64, f64) {
     let dim = u64::from(*chip.mxu.dim);
-    let batches: u64 = k.dims[..n - 2].iter().product();
-    let (mb, cb, kb) = (m.div_ceil(t.rows), c.div_ceil(t.cols), k.k.div_ceil(t.k));
+    let (halves, pushes) = (dim as f64 / 128.0, s.pushes);
     let interval = f64::from(chip.mxu_interval(k.format));
-    let push = k.push_rows();
-    let pushes = (t.chunk / push / u64::from(t.row_split)) as f64;
-    let chunks = t.rows.div_ceil(t.chunk) as f64;
-    let k_groups = t.k.div_ceil(dim * u64::from(t.k_split)) as f64;
-    let c_groups = t.cols.div_ceil(dim * u64::from(t.col_split)) as f64;
-    let halves = dim as f64 / 128.0;
     let q = k.format.packing() as f64;
     let slots = |s| f64::from(chip.slots(s)).max(1.0);
     use tpusim_isa::op::Slot;
     // Per push position (one register per array): loads, pops, adds, stores.
     let outs = q * halves * f64::from(t.row_split) * f64::from(t.col_split);
     let weights = (dim as f64 / (8.0 * q)) * halves * f64::from(t.k_split * t.col_split);
-    let lhs = halves * f64::from(t.row_split * t.k_split);
-    let single_k = k_groups * kb as f64 <= 1.0;
-    let acc = if single_k { 0.0 } else { outs };
-    let loads = (lhs + acc + weights / pushes) / slots(Slot::VLoad);
+    let acc = if s.accumulates { outs } else { 0.0 };
+    let loads = (s.lhs + acc + weights / pushes) / slots(Slot::VLoad);
     let pops = outs * f64::from(t.k_split) / slots(Slot::Pop);
     let extended = (f64::from(t.k_split * t.col_split * t.row_split) + weights * f64::from(t.row_split) / pushes)
         / slots(Slot::Extended);
-    let adds = outs * f64::from(t.k_split) / slots(Slot::Valu);
+    let adds = (outs * f64::from(t.k_split) + s.valu) / slots(Slot::Valu);
     let stores = outs / slots(Slot::VStore);
     // Slots that are all nearly full cannot all be filled: a soft maximum.
     let per_push = [interval, loads, pops, extended, adds, stores].iter().map(|x| x.powi(8)).sum::<f64>().powf(0.125);
@@ -364,7 +370,26 @@ fn estimate(k: &DotKernel, chip: &ChipSpec, t: &DotTiling) -> Estimate {
     let lag = ((f64::from(*chip.mxu.latency) + 32.0) / interval).ceil() + 1.0;
     let room = (pushes - lag).max(0.0) * per_push;
     let step = per_push * pushes + (push_weights - room).max(0.0) + 6.0 + f64::from(*chip.latency.branch);
-    let fill = f64::from(*chip.mxu.latency) + push_weights + 40.0;
+    (step, f64::from(*chip.mxu.latency) + push_weights + 40.0)
+}
+
+/// Time as the larger of the arrays', the vector unit's and the memory's, plus what does not overlap: the first blocks in, the last
+/// one out, and the pipeline's fill in every segment.
+fn estimate(k: &DotKernel, chip: &ChipSpec, t: &DotTiling) -> Estimate {
+    let n = k.dims.len();
+    let (m, c) = (k.dims[n - 2], k.dims[n - 1]);
+    let dim = u64::from(*chip.mxu.dim);
+    let batches: u64 = k.dims[..n - 2].iter().product();
+    let (mb, cb, kb) = (m.div_ceil(t.rows), c.div_ceil(t.cols), k.k.div_ceil(t.k));
+    let push = k.push_rows();
+    let pushes = (t.chunk / push / u64::from(t.row_split)) as f64;
+    let chunks = t.rows.div_ceil(t.chunk) as f64;
+    let k_groups = t.k.div_ceil(dim * u64::from(t.k_split)) as f64;
+    let c_groups = t.cols.div_ceil(dim * u64::from(t.col_split)) as f64;
+    let halves = dim as f64 / 128.0;
+    let lhs = halves * f64::from(t.row_split * t.k_split);
+    let single_k = k_groups * kb as f64 <= 1.0;
+    let (step, fill) = step_cycles(k, chip, t, &StepLoad { pushes, lhs, valu: 0.0, accumulates: !single_k });
     let mut block = chunks * (k_groups * c_groups * step + fill) + 60.0;
     let (sb, wb) = (k.stream.dtype.bytes() as u64, k.weights.dtype.bytes() as u64);
     // Preparing operands costs a pass of the vector unit over the block.

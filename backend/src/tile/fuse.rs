@@ -12,6 +12,8 @@
 
 mod dynamic;
 
+pub use dynamic::Decision;
+
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
@@ -19,7 +21,7 @@ use tpusim_isa::num::DType;
 
 use super::region::{RegionPlan, regions};
 use super::view::{View, dense_strides};
-use crate::graph::{DotSpec, Graph, NodeId, NodeOp};
+use crate::graph::{ConvSpec, DotSpec, Graph, NodeId, NodeOp, Special};
 use crate::lower::expr::{Access, Kind, Node, NodeIx, Shift};
 use crate::lower::math::{Combine, MapOp};
 use crate::lower::scalar::{Scalar, ScalarIx};
@@ -61,8 +63,8 @@ pub struct Fusion {
 pub struct Product {
     /// The product's node.
     pub node: NodeId,
-    /// Which dimensions it contracts.
-    pub spec: DotSpec,
+    /// What it contracts.
+    pub spec: Contraction,
     /// Canonical dimension of each of its dimensions; `None` for sizes of one.
     pub map: DimMap,
     /// Stored array behind each operand, and how the operand reads it (in elements, over the operand's dimensions).
@@ -86,6 +88,15 @@ impl Default for Options {
     }
 }
 
+/// What a product contracts.
+#[derive(Clone, Debug)]
+pub enum Contraction {
+    /// Dimensions of a matrix product.
+    Dot(DotSpec),
+    /// The window and the features of a convolution.
+    Conv(ConvSpec),
+}
+
 /// A special node with what it reads and writes.
 #[derive(Clone, Debug)]
 pub struct SpecialStep {
@@ -95,6 +106,8 @@ pub struct SpecialStep {
     pub results: Vec<Option<NodeId>>,
     /// Its regions, as [`regions`] lists them.
     pub regions: Vec<RegionPlan>,
+    /// What selects one of them.
+    pub decision: Option<Decision>,
 }
 
 impl SpecialStep {
@@ -118,7 +131,11 @@ impl Step {
     pub fn reads(&self, g: &Graph) -> Vec<NodeId> {
         match self {
             Step::Kernel(f) => f.reads.clone(),
-            Step::Special(s) => g.node(s.node).args.clone(),
+            Step::Special(s) => match &s.decision {
+                // The selector is computed from these.
+                Some(d) => g.node(s.node).args.iter().skip(1).chain(&d.reads).copied().collect(),
+                None => g.node(s.node).args.clone(),
+            },
         }
     }
 
@@ -156,11 +173,10 @@ pub fn plan(g: &Graph) -> Plan {
 pub fn copy(g: &Graph, root: NodeId, from: NodeId) -> Fusion {
     let mut p = Planner { g, options: Options::default(), users: g.users(), stored: BTreeSet::new(), cost: costs(g) };
     p.stored.extend([root, from]);
-    p.part(root, root, View { offset: 0, strides: dense_strides(&g.node(root).dims), shifts: Vec::new() })
+    p.part(root, root, View::dense(&g.node(root).dims))
 }
 
-/// Cuts `g` into kernels in a certain way.
-pub fn plan_with(g: &Graph, options: Options) -> Plan {
+fn planner(g: &Graph, options: Options) -> Planner<'_> {
     let mut p = Planner { g, options, users: g.users(), stored: BTreeSet::new(), cost: costs(g) };
     for (ix, n) in g.nodes.iter().enumerate() {
         let id = NodeId(ix as u32);
@@ -168,14 +184,33 @@ pub fn plan_with(g: &Graph, options: Options) -> Plan {
             p.stored.insert(id);
         }
     }
-    let mut todo: BTreeSet<NodeId> = g.outputs.iter().copied().filter(|n| p.rooted(*n)).collect();
+    p
+}
+
+/// Cuts `g` into kernels in a certain way.
+pub fn plan_with(g: &Graph, options: Options) -> Plan {
+    steps(planner(g, options), &g.outputs)
+}
+
+/// Cuts `g`, whose output is a scalar that decides something, into kernels that store what it is computed from.
+pub fn plan_decision(g: &Graph, options: Options) -> (Plan, Decision) {
+    let p = planner(g, options);
+    let decision = g.outputs.first().map_or_else(Decision::default, |o| p.decision(*o));
+    (steps(p, &decision.reads), decision)
+}
+
+/// The steps that store `wanted` nodes.
+fn steps(mut p: Planner<'_>, wanted: &[NodeId]) -> Plan {
+    let g = p.g;
+    let mut todo: BTreeSet<NodeId> = wanted.iter().copied().filter(|n| p.rooted(*n)).collect();
     let mut steps = Vec::new();
     // Highest first: by the time a node is looked at, all its users have been.
     while let Some(root) = todo.pop_last() {
         if let NodeOp::Special(_) = g.node(root).op {
             let step = p.special(root);
-            todo.extend(g.node(root).args.iter().copied().filter(|r| p.rooted(*r)));
-            steps.push(Step::Special(step));
+            let step = Step::Special(step);
+            todo.extend(step.reads(g).into_iter().filter(|r| p.rooted(*r)));
+            steps.push(step);
             continue;
         }
         p.stored.insert(root);
@@ -206,6 +241,7 @@ fn costs(g: &Graph) -> Vec<u32> {
             NodeOp::Map(op) => op.cost(),
             NodeOp::Reduce(..)
             | NodeOp::Dot(_)
+            | NodeOp::Conv(_)
             | NodeOp::Concat(_)
             | NodeOp::Pad { .. }
             | NodeOp::DynUpdate { .. }
@@ -240,7 +276,11 @@ impl Planner<'_> {
             NodeOp::Special(s) => regions(s, self.options),
             _ => Vec::new(),
         };
-        SpecialStep { node, results, regions }
+        let decision = match (&self.g.node(node).op, self.g.node(node).args.first()) {
+            (NodeOp::Special(Special::Case(_)), Some(&selector)) => Some(self.decision(selector)),
+            _ => None,
+        };
+        SpecialStep { node, results, regions, decision }
     }
 
     /// The kernels that store `root`: one, but several for concatenations and pads.
@@ -346,6 +386,8 @@ struct Build<'b, 'g> {
     product: Option<Product>,
     scalars: Vec<Scalar>,
     scalar_memo: FxHashMap<NodeId, ScalarIx>,
+    /// The ways loads are moved.
+    moved: Vec<Vec<Shift>>,
     reads: BTreeSet<NodeId>,
     sources: Vec<String>,
     flops: u64,
@@ -367,6 +409,7 @@ impl<'b, 'g> Build<'b, 'g> {
             product: None,
             scalars: Vec::new(),
             scalar_memo: FxHashMap::default(),
+            moved: Vec::new(),
             reads: BTreeSet::new(),
             sources: Vec::new(),
             flops: 0,
@@ -381,6 +424,8 @@ impl<'b, 'g> Build<'b, 'g> {
         let mut product = None;
         let mut reduces = false;
         let columns = matches!(&g.node(self.value).op, NodeOp::Reduce(_, d) if d[..] != [g.node(g.node(self.value).args[0]).dims.len() - 1]);
+        // Products that this kernel cannot take in.
+        let mut others = Vec::new();
         while let Some(n) = todo.pop_last() {
             let is_root = n == self.value && (n == self.root || !self.p.stored.contains(&n));
             let node = g.node(n);
@@ -391,7 +436,7 @@ impl<'b, 'g> Build<'b, 'g> {
                 break;
             }
             let take = match &node.op {
-                NodeOp::Map(_) | NodeOp::Broadcast(_) | NodeOp::Iota(_) => true,
+                NodeOp::Map(_) | NodeOp::Broadcast(_) | NodeOp::Iota(_) | NodeOp::Counter(_) => true,
                 NodeOp::Const(l) => l.is_splat(),
                 NodeOp::Reduce(_, dims) => {
                     let row = dims[..] == [g.node(node.args[0]).dims.len() - 1];
@@ -399,10 +444,12 @@ impl<'b, 'g> Build<'b, 'g> {
                     reduces |= ok;
                     ok
                 }
-                NodeOp::Dot(_) => {
+                NodeOp::Dot(_) | NodeOp::Conv(_) => {
                     let ok = product.is_none() && !reduces;
                     if ok {
                         product = Some(n);
+                    } else {
+                        others.push(n);
                     }
                     ok
                 }
@@ -424,9 +471,18 @@ impl<'b, 'g> Build<'b, 'g> {
                         && (CHEAP + 1..1000).contains(&self.p.cost[a.ix()])
                         && g.node(a).elements() * 2 <= node.elements()
                 };
-                if !matches!(node.op, NodeOp::Dot(_)) {
+                if !matches!(node.op, NodeOp::Dot(_) | NodeOp::Conv(_)) {
                     todo.extend(node.args.iter().filter(|&&a| !dear(a)));
                 }
+            }
+        }
+        for n in others {
+            // It is stored anyway: better as the narrower type that it becomes.
+            let [user] = self.p.users[n.ix()][..] else { continue };
+            let narrows = matches!(g.node(user).op, NodeOp::Map(MapOp::Convert))
+                && g.node(user).dtype.bits() < g.node(n).dtype.bits();
+            if narrows && user != self.value {
+                self.inside.remove(&user);
             }
         }
     }
@@ -472,6 +528,16 @@ impl<'b, 'g> Build<'b, 'g> {
         for (d, m) in map.iter().enumerate() {
             if let Some(c) = m {
                 strides[*c] = view.strides[d] * bytes;
+            }
+        }
+        if let Some(p) = &self.product
+            && let Contraction::Conv(_) = p.spec
+            && p.node != self.value
+        {
+            // A convolution's blocks have output features along lanes, and do not know where in the whole they are.
+            let lanes = p.map.last().copied().flatten().is_none_or(|c| strides[c] == bytes);
+            if !lanes || self.nodes.iter().any(|n| matches!(n.kind, Kind::Iota(_))) {
+                return Err(p.node);
             }
         }
         let shifts = self.shifts(&view.shifts, bytes);
@@ -533,6 +599,9 @@ impl<'b, 'g> Build<'b, 'g> {
                 let bits = crate::graph::register_bits(l.element(0), node.dtype);
                 Ok(self.add(Node { kind: Kind::Splat(bits), args: vec![], dtype: node.dtype, varies: 0 }))
             }
+            NodeOp::Counter(c) => {
+                Ok(self.add(Node { kind: Kind::Counter(*c), args: vec![], dtype: node.dtype, varies: 0 }))
+            }
             NodeOp::Iota(d) => Ok(match map[*d] {
                 Some(c) => self.add(Node { kind: Kind::Iota(c), args: vec![], dtype: node.dtype, varies: 1 << c }),
                 None => self.add(Node { kind: Kind::Splat(0), args: vec![], dtype: node.dtype, varies: 0 }),
@@ -570,25 +639,37 @@ impl<'b, 'g> Build<'b, 'g> {
                 self.pull(node.args[0], &inner)
             }
             NodeOp::Reduce(how, _) => self.row_reduce(n, *how, map, used),
-            NodeOp::Dot(spec) => {
-                // The product must cover the whole kernel, each dimension once.
-                let all = self.dims.iter().enumerate().filter(|(_, d)| **d > 1).fold(0u32, |m, (d, _)| m | 1 << d);
-                if used != all || self.product.is_some() || used.count_ones() as usize != map.iter().flatten().count() {
-                    return Err(n);
-                }
-                let operands = [node.args[0], node.args[1]].map(|a| self.base(a));
-                self.reads.extend(operands.iter().map(|(b, _)| *b));
-                let side = |b: &mut Self, i: usize| {
-                    let bytes = g.node(node.args[i]).dtype.bytes() as i64;
-                    b.shifts(&operands[i].1.shifts, bytes)
-                };
-                let shifts = [side(self, 0), side(self, 1)];
-                self.product = Some(Product { node: n, spec: spec.clone(), map: map.clone(), operands, shifts });
-                self.note(n);
-                Ok(self.add(Node { kind: Kind::Product, args: vec![], dtype: node.dtype, varies: used }))
-            }
+            NodeOp::Dot(spec) => self.product(n, map, used, Contraction::Dot(spec.clone())),
+            NodeOp::Conv(spec) => self.product(n, map, used, Contraction::Conv(spec.clone())),
             _ => Err(n),
         }
+    }
+
+    /// The matrix product or convolution `n`.
+    fn product(&mut self, n: NodeId, map: &DimMap, used: u32, spec: Contraction) -> Result<NodeIx, NodeId> {
+        let node = self.p.g.node(n);
+        // It must cover the whole kernel, each dimension once.
+        let all = self.dims.iter().enumerate().filter(|(_, d)| **d > 1).fold(0u32, |m, (d, _)| m | 1 << d);
+        if used != all || self.product.is_some() || used.count_ones() as usize != map.iter().flatten().count() {
+            return Err(n);
+        }
+        let operands = [node.args[0], node.args[1]].map(|a| self.base(a));
+        if let Contraction::Conv(spec) = &spec {
+            // An operand that cannot be read as it lies is stored in order first.
+            let unfit = super::conv::unfit(self.p.g, n, spec, &operands).map(|side| node.args[side]);
+            if let Some(arg) = unfit.filter(|a| !self.is_stored(*a)) {
+                return Err(arg);
+            }
+        }
+        self.reads.extend(operands.iter().map(|(b, _)| *b));
+        let side = |b: &mut Self, i: usize| {
+            let bytes = b.p.g.node(node.args[i]).dtype.bytes() as i64;
+            b.shifts(&operands[i].1.shifts, bytes)
+        };
+        let shifts = [side(self, 0), side(self, 1)];
+        self.product = Some(Product { node: n, spec, map: map.clone(), operands, shifts });
+        self.note(n);
+        Ok(self.add(Node { kind: Kind::Product, args: vec![], dtype: node.dtype, varies: used }))
     }
 
     /// A reduction over the last dimension of its operand: that dimension becomes the kernel's columns.
@@ -656,6 +737,9 @@ impl<'b, 'g> Build<'b, 'g> {
             }
         }
         let shifts = self.shifts(&view.shifts, bytes);
+        if !self.holds(&shifts) {
+            return Err(n);
+        }
         let access = Access { buffer: base.ix(), offset: view.offset * bytes, strides, shifts };
         Ok(self.add(Node { kind: Kind::Load(access), args: vec![], dtype: node.dtype, varies }))
     }
@@ -683,7 +767,7 @@ pub fn base_of(g: &Graph, n: NodeId, stored: &dyn Fn(NodeId) -> bool, users: &[V
     let from = &g.node(operand).dims;
     // A transposed value nobody else wants is stored transposed by the kernel that computes it.
     let computed = |x: NodeId| {
-        let product = matches!(g.node(x).op, NodeOp::Map(_) | NodeOp::Dot(_));
+        let product = matches!(g.node(x).op, NodeOp::Map(_) | NodeOp::Dot(_) | NodeOp::Conv(_));
         product && !stored(x) && users[x.ix()].len() == 1 && !g.outputs.contains(&x)
     };
     match &node.op {

@@ -8,7 +8,7 @@ use super::choose::{disjoint_dot_tilings, disjoint_vector_tilings, dot_tilings, 
 use super::dims::vector_kernel;
 use super::fuse::Fusion;
 use super::product::dot_kernel;
-use crate::graph::Graph;
+use crate::graph::{Counter, Graph};
 use crate::lower::dot::{DotKernel, DotTiling, Operand};
 use crate::lower::emit::{EmitError, Emitter};
 use crate::lower::expr::{Access, Kind, Node};
@@ -78,17 +78,31 @@ fn access(a: &Access) -> String {
     format!("buffer {}{offset} strides [{}]", a.buffer, strides.join(", "))
 }
 
+fn counter(c: &Counter) -> String {
+    format!("{} + {} * iteration of loop level {}", c.start, c.step, c.level)
+}
+
 fn scalars(f: &mut fmt::Formatter<'_>, list: &[Scalar]) -> fmt::Result {
     for (ix, s) in list.iter().enumerate() {
         let args: Vec<String> = s.args.iter().map(|a| format!("s{a}")).collect();
         let what = match &s.kind {
             ScalarKind::Load(a) => format!("load {}", access(a)),
             ScalarKind::Imm(v) => v.to_string(),
+            ScalarKind::Counter(c) => counter(c),
             ScalarKind::Map(op, _) => format!("{op:?} {}", args.join(", ")).to_lowercase(),
         };
         writeln!(f, "  s{ix} = {what} : {}", s.dtype)?;
     }
     Ok(())
+}
+
+/// The text form of scalars.
+pub struct Scalars<'s>(pub &'s [Scalar]);
+
+impl fmt::Display for Scalars<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        scalars(f, self.0)
+    }
 }
 
 fn values(f: &mut fmt::Formatter<'_>, nodes: &[Node], stores: &[Store]) -> fmt::Result {
@@ -97,6 +111,7 @@ fn values(f: &mut fmt::Formatter<'_>, nodes: &[Node], stores: &[Store]) -> fmt::
         let what = match &n.kind {
             Kind::Load(a) => format!("load {}", access(a)),
             Kind::Product => "product".to_owned(),
+            Kind::Counter(c) => counter(c),
             Kind::Splat(bits) if n.dtype.is_float() => format!("splat {}", f32::from_bits(*bits as u32)),
             Kind::Splat(bits) => format!("splat {bits}"),
             Kind::Iota(d) => format!("iota {d}"),
@@ -134,6 +149,14 @@ impl fmt::Display for Kernel {
                     t.rows, t.cols, t.k, t.chunk, t.row_split, t.col_split, t.k_split, t.cores
                 )?;
                 scalars(f, &k.scalars)?;
+                for (i, s) in k.slides.iter().enumerate() {
+                    let size = if i == 0 { t.outer } else { k.dims[k.dims.len() - 2 - k.slides.len() + i] };
+                    writeln!(
+                        f,
+                        "  window {} stride {} dilation {} over {} elements dilated {} after {} zeros, block {size}, step {}",
+                        s.size, s.stride, s.dilation, s.extent, s.base, s.low, t.boxes[i]
+                    )?;
+                }
                 let mut operand = |name: &str, o: &Operand| writeln!(f, "  {name} {} : {}", access(&o.access), o.dtype);
                 operand("stream", &k.stream)?;
                 operand("weights", &k.weights)?;

@@ -54,11 +54,11 @@ struct Lives {
     last: Vec<u32>,
     /// Nodes that share the array of another one.
     shares: Vec<Option<NodeId>>,
-    /// The parameter whose array a result lies in.
+    /// The parameter in whose array a node lies.
     donor: Vec<Option<NodeId>>,
 }
 
-fn lives(g: &Graph, plan: &Plan) -> Lives {
+fn lives(g: &Graph, plan: &Plan, wanted: &[NodeId]) -> Lives {
     let mut first: Vec<Option<u32>> = vec![None; g.nodes.len()];
     let mut last = vec![0u32; g.nodes.len()];
     let mut shares: Vec<Option<NodeId>> = vec![None; g.nodes.len()];
@@ -86,7 +86,7 @@ fn lives(g: &Graph, plan: &Plan) -> Lives {
             }
         }
     }
-    for o in &g.outputs {
+    for o in wanted {
         last[o.ix()] = plan.steps.len() as u32;
     }
     // The last of a chain of nodes that share an array stands for all of them; results come after their operands. A chain that starts
@@ -162,7 +162,7 @@ fn temporaries(g: &Graph, plan: &Plan, l: &Lives, temporary: &dyn Fn(usize) -> b
 /// range that is free from their first write to their last read.
 pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
     let steps = plan.steps.len() as u32;
-    let lives = lives(g, plan);
+    let lives = lives(g, plan, &g.outputs);
     let mut out = MemoryPlan { address: vec![None; g.nodes.len()], ..MemoryPlan::default() };
     let mut fixed = 0u64;
     let end = steps.saturating_sub(1);
@@ -192,8 +192,8 @@ pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
             place(&mut out, NodeId(ix as u32), BufferKind::Constant(data), (0, end));
         }
     }
-    for n in 0..g.nodes.len() {
-        if let (Some(d), None) = (lives.donor[n], out.address[n]) {
+    for (n, d) in lives.donor.iter().enumerate() {
+        if let (Some(d), None) = (d, out.address[n]) {
             out.address[n] = out.address[d.ix()];
         }
     }
@@ -217,9 +217,9 @@ pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
     out
 }
 
-/// Lays out the arrays of a region. Those of `pinned` nodes, parameters among them, lie elsewhere.
-pub fn layout(g: &Graph, plan: &Plan, pinned: &BTreeMap<NodeId, Place>) -> Layout {
-    let lives = lives(g, plan);
+/// Lays out the arrays of a region. Those of `pinned` nodes, parameters among them, lie elsewhere; `wanted` ones stay to the end.
+pub fn layout(g: &Graph, plan: &Plan, pinned: &BTreeMap<NodeId, Place>, wanted: &[NodeId]) -> Layout {
+    let lives = lives(g, plan, wanted);
     let mut out = Layout { place: vec![None; g.nodes.len()], ..Layout::default() };
     for (n, p) in pinned {
         out.place[n.ix()] = Some(*p);

@@ -5,12 +5,14 @@
 //! - [`fuse`]: which nodes become one kernel;
 //! - [`dims`]: canonical dimensions of a vector kernel: dropping, merging, splitting, ordering;
 //! - [`product`]: the same for matrix products;
-//! - [`choose`]: block sizes by estimated cost;
+//! - [`conv`]: and for convolutions;
+//! - [`choose`]: block sizes by estimated cost, of convolutions in [`windows`];
 //! - [`kernel`]: what comes out, with its text form;
 //! - [`memory`]: HBM addresses by liveness;
 //! - [`region`]: loops and branches, each planned by itself.
 
 pub mod choose;
+mod conv;
 pub mod dims;
 pub mod fuse;
 pub mod kernel;
@@ -18,3 +20,4 @@ pub mod memory;
 pub mod product;
 pub mod region;
 pub mod view;
+mod windows;

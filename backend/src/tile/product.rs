@@ -3,7 +3,8 @@
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::{DType, Format};
 
-use super::fuse::{Fusion, Product};
+use super::conv::conv_kernel;
+use super::fuse::{Contraction, Fusion, Product};
 use super::view::View;
 use crate::graph::Graph;
 use crate::lower::dot::{DotKernel, Operand};
@@ -12,12 +13,12 @@ use crate::lower::vector::Store;
 
 /// One dimension of the output with its strides in everything the kernel touches.
 #[derive(Clone, Debug)]
-struct Dim {
-    size: u64,
+pub(super) struct Dim {
+    pub(super) size: u64,
     /// Canonical dimensions of the fusion it stands for, outermost first.
-    fused: Vec<usize>,
+    pub(super) fused: Vec<usize>,
     /// Strides in the operands, in bytes.
-    operand: [i64; 2],
+    pub(super) operand: [i64; 2],
 }
 
 /// The MXU format for a product of `a` by `b` into `product` on `chip`.
@@ -32,7 +33,10 @@ pub fn format_for(chip: &ChipSpec, a: DType, b: DType) -> Format {
 /// The kernel of a fusion with a product.
 pub fn dot_kernel(g: &Graph, chip: &ChipSpec, f: &Fusion, p: &Product) -> DotKernel {
     let node = g.node(p.node);
-    let spec = &p.spec;
+    let spec = match &p.spec {
+        Contraction::Dot(spec) => spec,
+        Contraction::Conv(spec) => return conv_kernel(g, chip, f, p, spec),
+    };
     let ops = [node.args[0], node.args[1]].map(|a| g.node(a));
     let views: [&View; 2] = [&p.operands[0].1, &p.operands[1].1];
     let bytes = ops.map(|o| o.dtype.bytes() as i64);
@@ -95,6 +99,7 @@ pub fn dot_kernel(g: &Graph, chip: &ChipSpec, f: &Fusion, p: &Product) -> DotKer
         nodes,
         stores,
         scalars: f.scalars.clone(),
+        slides: Vec::new(),
     }
 }
 
@@ -140,7 +145,7 @@ fn merge(f: &Fusion, dims: &mut Vec<Dim>) {
 }
 
 /// The epilogue over the kernel's dimensions.
-fn renumber(f: &Fusion, order: &[&Dim]) -> (Vec<Node>, Vec<Store>) {
+pub(super) fn renumber(f: &Fusion, order: &[&Dim]) -> (Vec<Node>, Vec<Store>) {
     let access = |a: &Access| Access {
         strides: order.iter().map(|d| d.fused.last().map_or(0, |&c| a.strides[c])).collect(),
         ..a.clone()

@@ -5,11 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::fuse::{Fusion, Options, Plan, Step, copy, plan_with};
+use super::fuse::{Decision, Fusion, Options, Plan, Step, copy, plan_decision, plan_with};
 use super::memory::{Layout, Place, layout};
-use crate::graph::{Case, Graph, Node, NodeId, NodeOp, Region, Special, While, own_operands};
-use crate::lower::expr::Kind;
+use crate::graph::{Case, Graph, Node, NodeId, NodeOp, Region, Special, While, last_heir, own_operands};
+use crate::lower::expr::{Access, Kind};
 use crate::lower::math::MapOp;
+use crate::lower::scalar::ScalarKind;
 
 /// A region cut into steps, with places for its arrays.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +21,8 @@ pub struct RegionPlan {
     pub plan: Plan,
     /// Its arrays.
     pub layout: Layout,
+    /// For the condition of a loop: its value.
+    pub decision: Option<Decision>,
 }
 
 /// Plans of a special node's regions: the body and, where the number of iterations is not known, the condition of a loop; the branches
@@ -29,74 +32,93 @@ pub fn regions(special: &Special, options: Options) -> Vec<RegionPlan> {
         Special::While(w) => {
             let mut all = vec![body(w, options)];
             if w.trip.is_none() {
-                all.push(simple(&w.cond, options, false));
+                all.push(condition(&w.cond, options));
             }
             all
         }
         Special::Case(c) => {
             let Case { branches } = &**c;
-            branches.iter().map(|b| simple(b, options, true)).collect()
+            branches.iter().map(|b| branch(b, options)).collect()
         }
         Special::Gather(_) | Special::Scatter(_) | Special::Sort(_) => Vec::new(),
     }
 }
 
-/// A region that overwrites nothing that is there already. If `results` holds, its outputs are the node's results.
-fn simple(r: &Region, options: Options, results: bool) -> RegionPlan {
+fn places(r: &Region, g: &Graph) -> BTreeMap<NodeId, Place> {
+    g.params.iter().zip(&r.binds).map(|(p, b)| (*p, Place::Operand(*b))).collect()
+}
+
+/// The condition of a loop.
+fn condition(r: &Region, options: Options) -> RegionPlan {
     let mut graph = r.graph.clone();
-    let mut pinned = BTreeMap::new();
-    own_operands(&mut graph, &|_, _| false);
+    own_operands(&mut graph, false);
+    let (plan, decision) = plan_decision(&graph, options);
+    let layout = layout(&graph, &plan, &places(r, &graph), &decision.reads);
+    RegionPlan { graph, plan, layout, decision: Some(decision) }
+}
+
+/// A branch: it overwrites nothing that is there already, and its outputs are the node's results.
+fn branch(r: &Region, options: Options) -> RegionPlan {
+    let mut graph = r.graph.clone();
+    own_operands(&mut graph, false);
     let plan = plan_with(&graph, options);
-    pinned.extend(graph.params.iter().zip(&r.binds).map(|(p, b)| (*p, Place::Operand(*b))));
-    if results {
-        pinned.extend(graph.outputs.iter().enumerate().map(|(k, o)| (*o, Place::Result(k))));
-    }
-    let layout = layout(&graph, &plan, &pinned);
-    RegionPlan { graph, plan, layout }
+    let mut pinned = places(r, &graph);
+    pinned.extend(graph.outputs.iter().enumerate().map(|(k, o)| (*o, Place::Result(k))));
+    let layout = layout(&graph, &plan, &pinned, &[]);
+    RegionPlan { graph, plan, layout, decision: None }
 }
 
 /// The steps at which a node's array is read and written.
 struct Uses {
     reads: Vec<BTreeSet<usize>>,
     writes: Vec<BTreeSet<usize>>,
+    /// The node whose array another one takes over.
+    before: BTreeMap<NodeId, NodeId>,
 }
 
 impl Uses {
     fn of(g: &Graph, plan: &Plan) -> Uses {
-        let mut u = Uses { reads: vec![BTreeSet::new(); g.nodes.len()], writes: vec![BTreeSet::new(); g.nodes.len()] };
+        let none = vec![BTreeSet::new(); g.nodes.len()];
+        let mut u = Uses { reads: none.clone(), writes: none, before: BTreeMap::new() };
         for (i, s) in plan.steps.iter().enumerate() {
             s.reads(g).iter().for_each(|n| _ = u.reads[n.ix()].insert(i));
             s.writes().iter().for_each(|n| _ = u.writes[n.ix()].insert(i));
+            match s {
+                Step::Kernel(f) => u.before.extend(f.updates.map(|o| (f.root, o))),
+                Step::Special(s) => {
+                    let node = g.node(s.node);
+                    let NodeOp::Special(what) = &node.op else { continue };
+                    let result = |k: usize| s.results.get(k).copied().flatten();
+                    u.before.extend(what.in_place().into_iter().filter_map(|(r, o)| Some((result(r)?, node.args[o]))));
+                }
+            }
         }
         u
     }
 
-    /// The first step that writes the array of `n`, where it is overwritten in place also what was there before.
-    fn first_write(&self, g: &Graph, n: NodeId) -> Option<usize> {
-        let own = self.writes[n.ix()].first().copied();
-        match before(g, n) {
-            Some(b) if !matches!(g.node(b).op, NodeOp::Param(_)) => self.first_write(g, b).min(own).or(own),
-            _ => own,
+    /// The node at the start of the chain of those that share the array of `n`.
+    fn origin(&self, n: NodeId) -> NodeId {
+        let mut at = n;
+        while let Some(b) = self.before.get(&at) {
+            at = *b;
         }
+        at
     }
-}
 
-/// The node whose array `n` takes over.
-fn before(g: &Graph, n: NodeId) -> Option<NodeId> {
-    let node = g.node(n);
-    let NodeOp::Result(k) = node.op else { return None };
-    let special = g.node(node.args[0]);
-    let NodeOp::Special(s) = &special.op else { return None };
-    s.in_place().into_iter().find(|(r, _)| *r == k).map(|(_, o)| special.args[o])
-}
-
-/// The parameter whose array `n` ends up in.
-fn origin(g: &Graph, n: NodeId) -> NodeId {
-    let mut at = n;
-    while let Some(b) = before(g, at) {
-        at = b;
+    /// The first step that writes into the array of `n`.
+    fn first_write(&self, n: NodeId) -> Option<usize> {
+        let mut first = self.writes[n.ix()].first().copied();
+        let mut at = n;
+        while let Some(b) = self.before.get(&at) {
+            first = self.writes[b.ix()].first().copied().or(first);
+            at = *b;
+        }
+        first
     }
-    at
+
+    fn last_read(&self, n: NodeId) -> Option<usize> {
+        self.reads[n.ix()].last().copied()
+    }
 }
 
 /// Whether a kernel that writes its result over `old` reads every element of `old` just where it writes it.
@@ -104,54 +126,69 @@ fn elementwise(f: &Fusion, old: NodeId) -> bool {
     let [(_, store)] = &f.stores[..] else { return false };
     let covered = f.dims.iter().zip(&store.strides).all(|(d, s)| *d == 1 || *s != 0);
     let exact = f.nodes.iter().all(|n| match &n.kind {
-        Kind::Load(a) if a.buffer == old.ix() => a.offset == store.offset && a.strides == store.strides,
+        Kind::Load(a) if a.buffer == old.ix() => *a == Access { buffer: old.ix(), ..store.clone() },
         _ => true,
     });
+    let scalars = f.scalars.iter().any(|s| matches!(&s.kind, ScalarKind::Load(a) if a.buffer == old.ix()));
     let product = f.product.as_ref().is_some_and(|p| p.operands.iter().any(|(b, _)| *b == old));
-    covered && exact && !product
+    covered && exact && !product && !scalars && f.updates.is_none()
+}
+
+/// Moves the kernel that stores `out`, the next value of `old`, behind the last step that reads `old`, if nothing stands in its way.
+fn sink(g: &Graph, plan: &mut Plan, old: NodeId, out: NodeId) {
+    let uses = Uses::of(g, plan);
+    let (Some(read), Some(from)) = (uses.last_read(old), uses.first_write(out)) else { return };
+    let alone = uses.writes[out.ix()].len() == 1 && matches!(&plan.steps[from], Step::Kernel(f) if f.root == out);
+    if read <= from || !alone || uses.before.contains_key(&out) {
+        return;
+    }
+    let arrays = |nodes: Vec<NodeId>| nodes.into_iter().map(|n| uses.origin(n)).collect::<BTreeSet<_>>();
+    let (reads, writes) = (arrays(plan.steps[from].reads(g)), arrays(plan.steps[from].writes()));
+    let free = plan.steps[from + 1..=read].iter().all(|s| {
+        let (r, w) = (arrays(s.reads(g)), arrays(s.writes()));
+        w.is_disjoint(&reads) && w.is_disjoint(&writes) && r.is_disjoint(&writes)
+    });
+    if free {
+        plan.steps[from..=read].rotate_left(1);
+    }
 }
 
 fn body(w: &While, options: Options) -> RegionPlan {
     let n = w.carried();
-    // Carried values whose old contents are read after they were overwritten: these are copied first.
+    // Carried values whose old contents are read after they would be overwritten: parts of these are written into a copy.
     let mut kept: BTreeSet<usize> = BTreeSet::new();
     loop {
         let mut graph = w.body.graph.clone();
-        let carried: BTreeMap<NodeId, usize> =
-            graph.params.iter().zip(&w.body.binds).filter(|(_, b)| **b < n).map(|(p, b)| (*p, *b)).collect();
-        let outputs = graph.outputs.clone();
-        own_operands(&mut graph, &|param, end| {
-            carried.get(&param).is_some_and(|k| !kept.contains(k) && outputs[*k] == end)
-        });
+        let users = graph.users();
+        let carried = |g: &Graph| -> BTreeMap<usize, NodeId> {
+            w.body.binds.iter().zip(&g.params).filter(|(b, _)| **b < n).map(|(b, p)| (*b, *p)).collect()
+        };
+        let lent = carried(&graph)
+            .into_iter()
+            .filter(|(k, p)| !kept.contains(k) && last_heir(&graph, &users, *p) == Some(graph.outputs[*k]));
+        graph.donated = lent.map(|(_, p)| p).collect();
+        own_operands(&mut graph, true);
         let mut plan = plan_with(&graph, options);
+        let params = carried(&graph);
+        params.iter().for_each(|(k, p)| sink(&graph, &mut plan, *p, graph.outputs[*k]));
         let uses = Uses::of(&graph, &plan);
-        let params: BTreeMap<usize, NodeId> =
-            w.body.binds.iter().zip(&graph.params).filter(|(b, _)| **b < n).map(|(b, p)| (*b, *p)).collect();
-        let late: Vec<usize> = (0..n)
-            .filter(|k| {
-                let Some(p) = params.get(k) else { return false };
-                let lent = origin(&graph, graph.outputs[*k]) == *p;
-                let first = uses.first_write(&graph, graph.outputs[*k]);
-                lent && uses.reads[p.ix()].last().copied() > first
-            })
-            .collect();
-        if !late.is_empty() {
-            kept.extend(late);
+        let spoilt = |(k, p): (&usize, &NodeId)| {
+            let out = graph.outputs[*k];
+            let early = uses.origin(out) == *p && uses.last_read(*p) <= uses.first_write(out);
+            (graph.donated.contains(p) && !early).then_some(*k)
+        };
+        let found: Vec<usize> = params.iter().filter_map(spoilt).collect();
+        if !found.is_empty() {
+            kept.extend(found);
             continue;
         }
-        let mut pinned: BTreeMap<NodeId, Place> =
-            graph.params.iter().zip(&w.body.binds).map(|(p, b)| (*p, Place::Operand(*b))).collect();
+        let mut pinned = places(&w.body, &graph);
         let mut copies = Vec::new();
         for (k, out) in graph.outputs.clone().into_iter().enumerate() {
-            let direct = match params.get(&k) {
-                Some(p) if origin(&graph, out) == *p => true,
-                Some(p) => {
-                    let first = uses.first_write(&graph, out);
-                    let last_read = uses.reads[p.ix()].last().copied();
-                    last_read < first || last_read.is_none() || options.in_place && over(&mut plan, &uses, *p, out)
-                }
-                None => true,
-            };
+            let direct = params.get(&k).is_none_or(|p| {
+                let (read, write) = (uses.last_read(*p), uses.first_write(out));
+                uses.origin(out) == *p || read < write || options.in_place && over(&mut plan, &uses, *p, out)
+            });
             if direct {
                 pinned.insert(out, Place::Operand(k));
             } else if graph.node(out).elements() > 0 {
@@ -165,20 +202,18 @@ fn body(w: &While, options: Options) -> RegionPlan {
             plan.steps.push(Step::Kernel(Box::new(copy(&graph, id, out))));
             pinned.insert(id, Place::Operand(k));
         }
-        let layout = layout(&graph, &plan, &pinned);
-        return RegionPlan { graph, plan, layout };
+        let layout = layout(&graph, &plan, &pinned, &[]);
+        return RegionPlan { graph, plan, layout, decision: None };
     }
 }
 
 /// Whether the only kernel that writes `out` can write it over `old`, which it is the last to read; marks it if so.
 fn over(plan: &mut Plan, uses: &Uses, old: NodeId, out: NodeId) -> bool {
-    let (Some(&read), Some(&first)) = (uses.reads[old.ix()].last(), uses.writes[out.ix()].first()) else {
-        return false;
-    };
+    let (Some(read), Some(first)) = (uses.last_read(old), uses.first_write(out)) else { return false };
     if uses.writes[out.ix()].len() != 1 || read != first {
         return false;
     }
     let Some(Step::Kernel(f)) = plan.steps.get_mut(first) else { return false };
-    f.in_place = elementwise(f, old);
+    f.in_place = f.root == out && elementwise(f, old);
     f.in_place
 }

@@ -1,6 +1,7 @@
 //! Random StableHLO programs from genes, one op or so a gene.
 #![allow(dead_code)]
 
+mod dynamic;
 mod float;
 mod shape;
 mod value;
@@ -124,8 +125,10 @@ impl Gen<'_> {
             53..58 => self.broadcast(),
             58..64 => self.reshape(),
             64..69 => self.transpose(),
-            69..74 => self.slice(),
-            74..77 => self.reverse(),
+            69..72 => self.slice(),
+            72..74 => self.dynamic_slice(),
+            74..75 => self.dynamic_update_slice(),
+            75..77 => self.reverse(),
             77..81 => self.concatenate(),
             81..84 => self.pad(),
             84..92 => self.reduce(),

@@ -9,7 +9,7 @@ module @scatter_of_rows {
     }) : (tensor<5x256xf32>, tensor<67x1xi32>, tensor<67x256xf32>) -> tensor<5x256xf32>
     %1 = "stablehlo.scatter"(%b, %i, %v) <{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
     ^bb0(%p: tensor<bf16>, %q: tensor<bf16>):
-      %s = stablehlo.maximum %p, %q : tensor<bf16>
+      %s = stablehlo.add %p, %q : tensor<bf16>
       stablehlo.return %s : tensor<bf16>
     }) : (tensor<3x200xbf16>, tensor<67x1xi32>, tensor<67x200xbf16>) -> tensor<3x200xbf16>
     %2 = "stablehlo.scatter"(%c, %i, %w) <{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({

@@ -40,9 +40,21 @@
 //! Operands stand in the order of the instruction table: `v1` vector, `m1` mask, `s1` scalar registers, `mxu0`, `xlu1`, `flag3`,
 //! `d5` for descriptor 5, formats by name, immediates in decimal, in hexadecimal or, with a point, as the bits of an f32. Memory
 //! instructions write their scalar register and first immediate as `[s2+64]`. `outer [count: hbm_stride, local_stride]` repeats,
-//! outermost first; a descriptor ends with where its block is in `vmem` or `smem`, and needs no `lane_tiles` for the latter. White space separates tokens and is otherwise free; `//` starts a comment.
+//! outermost first; a descriptor ends with where its block is in `vmem` or `smem`, and needs no `lane_tiles` for the latter.
+//! `while f { condition } test s2 { body }` and `case f s2 { branch { ... } ... }` name entry `f` of the flows. White space separates
+//! tokens and is otherwise free; `//` starts a comment.
 //!
-//! `while f { condition } test s2 { body }` and `case f s2 { branch { ... } ... }` name entry `f` of the flows.
+//! `start t { code }` and `done t` name entry `t` of the transfers:
+//!
+//! ```text
+//! groups 0 [0, 1, 2, 3] [4, 5, 6, 7]
+//! peer 0 groups 0 shift -1
+//! peer 1 pairs [0: 1] [1: 0]
+//! table 0 position 0
+//! table 1 values 0 1 -2 3
+//! send send0 peer 0 flag 1 outer [4: 512, 2048] bytes 128 from 0 + s3*512 to 4096 + s3*512
+//! transfer 0 "all-gather.0" source "jit(f)/all_gather" at "f.py:9" axes "x" queue 0 bytes 8192 flags 2
+//! ```
 //!
 //! [`print()`] and [`parse()`] are exact inverses for every program whose nesting is within [`MAX_DEPTH`](crate::program::MAX_DEPTH),
 //! whose unused instruction arguments are 0 and whose constants hold at most [`MAX_ZERO_RUN_BYTES`] bytes of zero runs.
@@ -50,6 +62,7 @@
 mod cursor;
 mod lex;
 mod parse;
+mod pod;
 mod print;
 mod tables;
 

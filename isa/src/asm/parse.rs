@@ -38,6 +38,21 @@ impl Parser<'_> {
             } else if self.eat("flow")? {
                 let flow = self.flow(p.flows.len())?;
                 p.flows.push(flow);
+            } else if self.eat("groups")? {
+                let groups = self.groups(p.groups.len())?;
+                p.groups.push(groups);
+            } else if self.eat("peer")? {
+                let peer = self.peer(p.peers.len())?;
+                p.peers.push(peer);
+            } else if self.eat("table")? {
+                let table = self.table(p.tables.len())?;
+                p.tables.push(table);
+            } else if self.eat("send")? {
+                let send = self.send(p.sends.len())?;
+                p.sends.push(send);
+            } else if self.eat("transfer")? {
+                let transfer = self.transfer(p.transfers.len())?;
+                p.transfers.push(transfer);
             } else if self.eat("buffer")? {
                 let buffer = self.buffer(p.buffers.len())?;
                 p.buffers.push(buffer);
@@ -49,7 +64,9 @@ impl Parser<'_> {
                 p.body = self.nodes(1)?;
                 return Ok(p);
             } else {
-                return self.expected("`info`, `flow`, `buffer`, `desc` or `code`");
+                return self.expected(
+                    "`info`, `flow`, `groups`, `peer`, `table`, `send`, `transfer`, `buffer`, `desc` or `code`",
+                );
             }
         }
     }
@@ -88,8 +105,14 @@ impl Parser<'_> {
                 nodes.push(self.while_loop(depth)?);
             } else if self.eat("case")? {
                 nodes.push(self.case(depth)?);
+            } else if self.eat("start")? {
+                let transfer = self.unsigned("the index of a transfer")?;
+                self.sign('{')?;
+                nodes.push(Node::Start { transfer, body: self.nodes(depth + 1)? });
+            } else if self.eat("done")? {
+                nodes.push(Node::Done { transfer: self.unsigned("the index of a transfer")? });
             } else {
-                return self.expected("a bundle `{ ... }`, `loop`, `op`, `while`, `case` or `}`");
+                return self.expected("a bundle `{ ... }`, `loop`, `op`, `while`, `case`, `start`, `done` or `}`");
             }
         }
     }
@@ -202,6 +225,8 @@ impl Parser<'_> {
             Field::Xlu => "an XLU",
             Field::Flag => "a sync flag",
             Field::Desc => "a descriptor",
+            Field::Send => "a send descriptor",
+            Field::Table => "a table",
             Field::Imm => return self.imm(),
             Field::Fmt => return self.format(op),
         };

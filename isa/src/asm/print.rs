@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write};
 
-use super::AsmError;
 use super::tables::dtype_word;
+use super::{AsmError, pod};
 use crate::num::Format;
 use crate::op::{Field, Instr, Op};
 use crate::program::{Addr, Buffer, BufferKind, DmaDesc, DmaDir, FlowInfo, Node, OnChip, OpInfo, Program};
@@ -47,6 +47,11 @@ fn write_program(out: &mut String, p: &Program) -> fmt::Result {
     writeln!(out, " hbm_peak {} vmem_peak {}", p.hbm_peak_bytes, p.vmem_peak_bytes)?;
     section(out, &p.ops, write_info)?;
     section(out, &p.flows, write_flow)?;
+    section(out, &p.groups, pod::write_groups)?;
+    section(out, &p.peers, pod::write_peer)?;
+    section(out, &p.tables, pod::write_table)?;
+    section(out, &p.sends, pod::write_send)?;
+    section(out, &p.transfers, pod::write_transfer)?;
     section(out, &p.buffers, write_buffer)?;
     section(out, &p.descs, write_desc)?;
     out.push_str("\ncode {\n");
@@ -146,7 +151,7 @@ fn write_desc(out: &mut String, i: usize, d: &DmaDesc) -> fmt::Result {
     write_addr(out, &d.local)
 }
 
-fn write_addr(out: &mut String, a: &Addr) -> fmt::Result {
+pub(super) fn write_addr(out: &mut String, a: &Addr) -> fmt::Result {
     write!(out, "{}", a.base)?;
     for (reg, scale) in &a.terms {
         write!(out, " + s{}*{scale}", reg.0)?;
@@ -187,6 +192,14 @@ fn write_nodes(out: &mut String, nodes: &[Node], depth: usize) -> fmt::Result {
                 indent(out, depth);
                 writeln!(out, "}} test s{} {{", test.0)?;
                 body
+            }
+            Node::Start { transfer, body } => {
+                writeln!(out, "start {transfer} {{")?;
+                body
+            }
+            Node::Done { transfer } => {
+                writeln!(out, "done {transfer}")?;
+                continue;
             }
             Node::Case { info, selector, branches } => {
                 writeln!(out, "case {info} s{} {{", selector.0)?;
@@ -254,12 +267,14 @@ pub(super) fn prefix(field: Field) -> &'static str {
         Field::Xlu => "xlu",
         Field::Flag => "flag",
         Field::Desc => "d",
+        Field::Send => "send",
+        Field::Table => "table",
         Field::Fmt => "fmt",
         Field::Imm => "",
     }
 }
 
-fn quote(out: &mut String, s: &str) {
+pub(super) fn quote(out: &mut String, s: &str) {
     out.push('"');
     for c in s.chars() {
         match c {

@@ -149,7 +149,7 @@ impl Parser<'_> {
         Ok(DmaDesc { dir, mem, elem_bytes, outer, rows, row_stride, cols, col_stride, lane_tiles, hbm, local })
     }
 
-    fn addr(&mut self) -> Result<Addr> {
+    pub fn addr(&mut self) -> Result<Addr> {
         let mut addr = Addr { base: self.signed("an address")?, terms: Vec::new() };
         while self.is_sign('+') {
             self.advance()?;

@@ -105,7 +105,7 @@ fn errors_point_at_the_token_and_say_what_fits() {
         ("{ s.li s2, 4294967296 }", "3:12: immediate `4294967296` does not fit 32 bits"),
         (
             "{ vmov v1, v2",
-            "5:1: expected a bundle `{ ... }`, `loop`, `op`, `while`, `case` or `}`, found the end of the text",
+            "5:1: expected a bundle `{ ... }`, `loop`, `op`, `while`, `case`, `start`, `done` or `}`, found the end of the text",
         ),
         ("loop s3 = 1..4 { }", "3:11: expected `0`, where every loop starts, found `1`"),
         ("while 0 { } s2 { }", "3:13: expected `test`, found `s2`"),

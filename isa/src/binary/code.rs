@@ -21,7 +21,7 @@ type Result<T> = std::result::Result<T, BinaryError>;
 type Bits = BitSlice<u8, Lsb0>;
 
 /// Kinds of operand that have a width of their own, with the default.
-const WIDTHS: [(Field, u32); 8] = [
+const WIDTHS: [(Field, u32); 10] = [
     (Field::Vs, 6),
     (Field::Ms, 6),
     (Field::Ss, 6),
@@ -30,6 +30,8 @@ const WIDTHS: [(Field, u32); 8] = [
     (Field::Fmt, 4),
     (Field::Flag, 8),
     (Field::Desc, 8),
+    (Field::Send, 8),
+    (Field::Table, 8),
 ];
 
 /// Bits that say how wide a kind of operand is, less one.
@@ -48,6 +50,8 @@ fn width_index(field: Field) -> Option<usize> {
         Field::Fmt => 5,
         Field::Flag => 6,
         Field::Desc => 7,
+        Field::Send => 8,
+        Field::Table => 9,
         Field::Imm => return None,
     })
 }
@@ -156,6 +160,19 @@ impl Encoder {
                     self.put(u32::from(selector.0), 8);
                     self.put(branches.len() as u32, 32);
                     branches.iter().for_each(|b| self.nodes(b));
+                }
+                Node::Start { transfer, body } => {
+                    self.put(3, 2);
+                    self.put(3, 2);
+                    self.put(*transfer, 32);
+                    self.put(1, 1);
+                    self.nodes(body);
+                }
+                Node::Done { transfer } => {
+                    self.put(3, 2);
+                    self.put(3, 2);
+                    self.put(*transfer, 32);
+                    self.put(0, 1);
                 }
             }
         }
@@ -280,7 +297,8 @@ impl Decoder<'_> {
                 let branches = (0..self.get(32)?).map(|_| self.nodes(depth + 1)).collect::<Result<_>>()?;
                 Node::Case { info: index, selector, branches }
             }
-            _ => return self.fail("unknown kind of node"),
+            _ if self.get(1)? == 1 => Node::Start { transfer: index, body: self.nodes(depth + 1)? },
+            _ => Node::Done { transfer: index },
         })
     }
 

@@ -14,6 +14,7 @@
 //! that claims to hold more than it does.
 
 mod code;
+mod pod;
 mod sections;
 
 use crate::program::Program;
@@ -21,7 +22,7 @@ use crate::program::Program;
 /// First bytes of every program file.
 pub const MAGIC: &[u8; 8] = b"TPUSIMPG";
 /// Version of the format.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 const HEADER: usize = MAGIC.len() + 4 + 8 + 4;
 
@@ -163,7 +164,7 @@ mod tests {
     }
 
     // Oracle: the documented layout, counted by hand: 2 tag + 1 + 7 mask; 3 count + registers 2 x 6 + immediates 33 + 6 for the
-    // load, whose class has no other opcode; 3 count + 6 opcode + 18 for the add; 40 for widths, 2 for the end.
+    // load, whose class has no other opcode; 3 count + 6 opcode + 18 for the add; 50 for widths, 2 for the end.
     #[test]
     fn bundles_are_dense() {
         let bundle = |n: i32| {
@@ -171,7 +172,7 @@ mod tests {
             Node::Bundle(Bundle { instrs: vec![add, Instr::new(Op::VLd, &[n, 2, 64, 1])] })
         };
         let body: Vec<Node> = (0..32).map(bundle).collect();
-        let bits = 40 + 32 * (10 + (3 + 12 + 33 + 6) + (3 + 6 + 18)) + 2;
+        let bits = 50 + 32 * (10 + (3 + 12 + 33 + 6) + (3 + 6 + 18)) + 2;
         assert_eq!(code::encode(&body).len(), usize::div_ceil(bits, 8));
     }
 

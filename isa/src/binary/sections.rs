@@ -1,14 +1,14 @@
 //! Everything but the code: names, operations, control flow, buffers, descriptors.
 
-use super::{BinaryError, code};
+use super::{BinaryError, code, pod};
 use crate::num::DType;
 use crate::program::{
     Addr, Buffer, BufferKind, DmaDesc, DmaDim, DmaDir, FlowInfo, FlowKind, OnChip, OpInfo, Program, SReg,
 };
 
-type Result<T> = std::result::Result<T, BinaryError>;
+pub(super) type Result<T> = std::result::Result<T, BinaryError>;
 
-const SECTIONS: [&str; 6] = ["META", "INFO", "FLOWS", "BUFFERS", "DESCS", "CODE"];
+const SECTIONS: [&str; 7] = ["META", "INFO", "FLOWS", "BUFFERS", "DESCS", "PODS", "CODE"];
 
 pub(super) fn encode(p: &Program) -> Vec<u8> {
     let mut meta = Writer::default();
@@ -20,9 +20,10 @@ pub(super) fn encode(p: &Program) -> Vec<u8> {
     let flows = Writer::list(&p.flows, write_flow);
     let buffers = Writer::list(&p.buffers, write_buffer);
     let descs = Writer::list(&p.descs, write_desc);
+    let pods = pod::write(p);
     let code = code::encode(&p.body);
     let mut out = Vec::new();
-    for (tag, payload) in (0u8..).zip([meta.0, info.0, flows.0, buffers.0, descs.0, code]) {
+    for (tag, payload) in (0u8..).zip([meta.0, info.0, flows.0, buffers.0, descs.0, pods, code]) {
         out.push(tag);
         out.extend((payload.len() as u64).to_le_bytes());
         out.extend(payload);
@@ -40,9 +41,9 @@ pub(super) fn decode(body: &[u8]) -> Result<Program> {
         *payload = whole.bytes()?;
     }
     whole.end()?;
-    let [meta, info, flows, buffers, descs, code] = payloads;
+    let [meta, info, flows, buffers, descs, pods, code] = payloads;
     let mut r = Reader { section: SECTIONS[0], data: meta, at: 0 };
-    let p = Program {
+    let mut p = Program {
         name: r.string()?,
         chip: r.string()?,
         hbm_peak_bytes: r.u64()?,
@@ -52,39 +53,45 @@ pub(super) fn decode(body: &[u8]) -> Result<Program> {
         buffers: Reader { section: SECTIONS[3], data: buffers, at: 0 }.list(read_buffer)?,
         descs: Reader { section: SECTIONS[4], data: descs, at: 0 }.list(read_desc)?,
         body: code::decode(code)?,
+        ..Program::default()
     };
     r.end()?;
+    pod::read(&mut Reader { section: SECTIONS[5], data: pods, at: 0 }, &mut p)?;
     Ok(p)
 }
 
 #[derive(Default)]
-struct Writer(Vec<u8>);
+pub(super) struct Writer(pub(super) Vec<u8>);
 
 impl Writer {
     fn list<T>(items: &[T], write: fn(&mut Writer, &T)) -> Writer {
         let mut w = Writer::default();
-        w.u64(items.len() as u64);
-        items.iter().for_each(|item| write(&mut w, item));
+        w.items(items, write);
         w
     }
 
-    fn u8(&mut self, v: u8) {
+    pub fn items<T>(&mut self, items: &[T], write: fn(&mut Writer, &T)) {
+        self.u64(items.len() as u64);
+        items.iter().for_each(|item| write(self, item));
+    }
+
+    pub fn u8(&mut self, v: u8) {
         self.0.push(v);
     }
 
-    fn u32(&mut self, v: u32) {
+    pub fn u32(&mut self, v: u32) {
         self.0.extend(v.to_le_bytes());
     }
 
-    fn u64(&mut self, v: u64) {
+    pub fn u64(&mut self, v: u64) {
         self.0.extend(v.to_le_bytes());
     }
 
-    fn i64(&mut self, v: i64) {
+    pub fn i64(&mut self, v: i64) {
         self.0.extend(v.to_le_bytes());
     }
 
-    fn bytes(&mut self, v: &[u8]) {
+    pub fn bytes(&mut self, v: &[u8]) {
         self.u64(v.len() as u64);
         self.0.extend(v);
     }
@@ -153,24 +160,26 @@ fn write_desc(w: &mut Writer, d: &DmaDesc) {
         w.i64(o.hbm_stride);
         w.i64(o.local_stride);
     }
-    for a in [&d.hbm, &d.local] {
-        w.i64(a.base);
-        w.u64(a.terms.len() as u64);
-        for (reg, scale) in &a.terms {
-            w.u8(reg.0);
-            w.i64(*scale);
-        }
-    }
+    write_addr(w, &d.hbm);
+    write_addr(w, &d.local);
 }
 
-struct Reader<'a> {
+pub(super) fn write_addr(w: &mut Writer, a: &Addr) {
+    w.i64(a.base);
+    w.items(&a.terms, |w, (reg, scale)| {
+        w.u8(reg.0);
+        w.i64(*scale);
+    });
+}
+
+pub(super) struct Reader<'a> {
     section: &'static str,
     data: &'a [u8],
     at: usize,
 }
 
 impl<'a> Reader<'a> {
-    fn fail<T>(&self, message: impl Into<String>) -> Result<T> {
+    pub fn fail<T>(&self, message: impl Into<String>) -> Result<T> {
         let place = format!("byte {}", self.at);
         Err(BinaryError::Malformed { section: self.section, place, message: message.into() })
     }
@@ -192,28 +201,28 @@ impl<'a> Reader<'a> {
         Ok(out)
     }
 
-    fn u8(&mut self) -> Result<u8> {
+    pub fn u8(&mut self) -> Result<u8> {
         Ok(self.array::<1>()?[0])
     }
 
-    fn u32(&mut self) -> Result<u32> {
+    pub fn u32(&mut self) -> Result<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Result<u64> {
+    pub fn u64(&mut self) -> Result<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
-    fn i64(&mut self) -> Result<i64> {
+    pub fn i64(&mut self) -> Result<i64> {
         self.array().map(i64::from_le_bytes)
     }
 
-    fn bytes(&mut self) -> Result<&'a [u8]> {
+    pub fn bytes(&mut self) -> Result<&'a [u8]> {
         let n = self.u64()?;
         self.take(n)
     }
 
-    fn string(&mut self) -> Result<String> {
+    pub fn string(&mut self) -> Result<String> {
         let bytes = self.bytes()?;
         match std::str::from_utf8(bytes) {
             Ok(s) => Ok(s.to_owned()),
@@ -221,7 +230,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn items<T>(&mut self, read: fn(&mut Reader<'a>) -> Result<T>) -> Result<Vec<T>> {
+    pub fn items<T>(&mut self, read: fn(&mut Reader<'a>) -> Result<T>) -> Result<Vec<T>> {
         // Grows with what is read: every item takes at least one byte of the file, whatever the count says.
         (0..self.u64()?).map(|_| read(self)).collect::<Result<Vec<T>>>()
     }
@@ -232,7 +241,7 @@ impl<'a> Reader<'a> {
         Ok(items)
     }
 
-    fn end(&self) -> Result<()> {
+    pub fn end(&self) -> Result<()> {
         if self.at == self.data.len() {
             Ok(())
         } else {
@@ -300,6 +309,6 @@ fn read_desc(r: &mut Reader<'_>) -> Result<DmaDesc> {
     })
 }
 
-fn read_addr(r: &mut Reader<'_>) -> Result<Addr> {
+pub(super) fn read_addr(r: &mut Reader<'_>) -> Result<Addr> {
     Ok(Addr { base: r.i64()?, terms: r.items(|r| Ok((SReg(r.u8()?), r.i64()?)))? })
 }

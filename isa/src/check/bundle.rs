@@ -53,6 +53,8 @@ impl Walk<'_, '_, '_> {
                     }
                     self.nodes(body, depth + 1);
                 }
+                Node::Start { body, .. } => self.nodes(body, depth + 1),
+                Node::Done { .. } => {}
                 Node::While { info, test, .. } => self.flow(node, *info, FlowKind::While, *test, depth),
                 Node::Case { info, selector, branches } => {
                     if branches.is_empty() {
@@ -141,6 +143,8 @@ impl Walk<'_, '_, '_> {
             Field::Xlu => u64::from(*self.chip.xlus),
             Field::Flag => u64::from(*regs.flags),
             Field::Desc => self.program.descs.len() as u64,
+            Field::Send => self.program.sends.len() as u64,
+            Field::Table => self.program.tables.len() as u64,
             Field::Fmt if Format::from_code(arg).is_none() => {
                 return self.add(Some((n, i)), CheckKind::UnknownFormat(arg));
             }

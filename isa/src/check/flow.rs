@@ -61,6 +61,14 @@ impl Walk<'_, '_, '_> {
                     }
                 }
                 Node::Op { body, .. } => self.nodes(body),
+                // A transfer has registers of its own.
+                Node::Start { body, .. } => {
+                    let outside = self.written;
+                    self.written[2 * FILE..3 * FILE].fill(true);
+                    self.nodes(body);
+                    self.written = outside;
+                }
+                Node::Done { .. } => {}
                 Node::While { cond, test, body, .. } => {
                     self.section(0, cond);
                     self.decides(test.0);
@@ -108,8 +116,10 @@ impl Walk<'_, '_, '_> {
                 {
                     self.read(n, i, reg, || asm::operand_name(field, arg));
                 }
-                if field == Field::Desc {
-                    self.descriptor(n, i, arg);
+                match field {
+                    Field::Desc => self.descriptor(n, i, arg),
+                    Field::Send => self.message(n, i, arg),
+                    _ => {}
                 }
             }
         }
@@ -125,6 +135,14 @@ impl Walk<'_, '_, '_> {
             self.report.add(&self.place, Some((n, i)), CheckKind::Unwritten(name()));
             // Once is enough.
             self.written.set(reg, true);
+        }
+    }
+
+    fn message(&mut self, n: usize, i: &Instr, send: i32) {
+        let program = self.program;
+        let Some(d) = usize::try_from(send).ok().and_then(|d| program.sends.get(d)) else { return };
+        for (reg, _) in d.from.terms.iter().chain(&d.to.terms) {
+            self.read(n, i, 2 * FILE + usize::from(reg.0), || format!("s{}", reg.0));
         }
     }
 

@@ -23,6 +23,7 @@
 mod bundle;
 mod desc;
 mod flow;
+mod pod;
 mod queues;
 mod range;
 mod scalar;
@@ -196,6 +197,14 @@ pub enum CheckKind {
     /// An operation inside another.
     #[error("operation inside an operation")]
     NestedOp,
+    /// A transfer inside an operation or another transfer.
+    #[error("a transfer inside an operation or another transfer")]
+    NestedTransfer,
+    /// An instruction that may not stand there.
+    #[error(
+        "{0} may not stand here: transfers consist of scalar instructions, sends, waits, loops and operations, and only they send"
+    )]
+    Misplaced(&'static str),
     /// Too many levels.
     #[error("nesting deeper than {MAX_DEPTH} levels")]
     TooDeep,
@@ -211,6 +220,7 @@ pub fn check(program: &Program, chip: &ChipSpec) -> Vec<CheckError> {
     }
     desc::check(program, chip, &mut report);
     flow::check(program, &mut report);
+    pod::check(program, &mut report);
     queues::check(program, chip, &mut report);
     range::check(program, chip, &mut report);
     report.errors

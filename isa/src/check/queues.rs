@@ -123,6 +123,8 @@ fn total(chip: &ChipSpec, nodes: &[Node]) -> Counts {
             }
             Node::Loop { trip, body, .. } => add_all(&mut sum, total(chip, body), |by| by.times(*trip)),
             Node::Op { body, .. } => add_all(&mut sum, total(chip, body), |by| by),
+            // A transfer has flags of its own.
+            Node::Start { .. } | Node::Done { .. } => {}
             Node::While { cond, body, .. } => {
                 let once = total(chip, cond);
                 let mut round = total(chip, body);
@@ -174,6 +176,7 @@ impl Walk<'_, '_, '_> {
                     add_all(&mut self.now, change, |by| by.times(*trip));
                 }
                 Node::Op { body, .. } => self.nodes(body),
+                Node::Start { .. } | Node::Done { .. } => {}
                 // Each body is walked as it is first entered.
                 Node::While { cond, body, .. } => {
                     let before = self.now.clone();

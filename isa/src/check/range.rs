@@ -89,6 +89,13 @@ impl Walk<'_, '_, '_> {
                     forget(self);
                 }
                 Node::Case { branches, .. } => self.branches(branches),
+                Node::Start { body, .. } => {
+                    let outside = self.regs.clone();
+                    self.regs.iter_mut().skip(2).for_each(|r| *r = Some(Sum::constant(0)));
+                    self.nodes(body);
+                    self.regs = outside;
+                }
+                Node::Done { .. } => {}
                 Node::Op { op, body } => {
                     let device = *self.chip.tensorcores_per_device;
                     let info = self.program.ops.get(*op as usize);
@@ -211,8 +218,8 @@ impl Walk<'_, '_, '_> {
     }
 }
 
-/// First and one past the last byte of HBM, and row of VMEM or word of SMEM, of a descriptor, from where it starts. `None` if it moves nothing or is
-/// not valid.
+/// First and one past the last byte of HBM, and row of VMEM or word of SMEM, of a descriptor, from where it starts. `None` if it
+/// moves nothing or is not valid.
 fn spans(d: &DmaDesc) -> Option<((i128, i128), (i128, i128))> {
     let packing = match d.elem_bytes {
         1 => 4,

@@ -31,10 +31,32 @@ pub(crate) struct Decision {
 #[derive(Debug)]
 pub(crate) enum Node {
     Bundle(Packed),
-    Loop { shape: Shape, counter: u8, trip: u32, body: Vec<Node> },
-    Op { op: u32, body: Vec<Node> },
-    While { shape: Shape, test: Decision, cond: Vec<Node>, body: Vec<Node> },
-    Case { shape: Shape, selector: Decision, branches: Vec<Vec<Node>> },
+    Loop {
+        shape: Shape,
+        counter: u8,
+        trip: u32,
+        body: Vec<Node>,
+    },
+    Op {
+        op: u32,
+        body: Vec<Node>,
+    },
+    While {
+        shape: Shape,
+        test: Decision,
+        cond: Vec<Node>,
+        body: Vec<Node>,
+    },
+    Case {
+        shape: Shape,
+        selector: Decision,
+        branches: Vec<Vec<Node>>,
+    },
+    /// Only pods run transfers; what matters of one here is its operations.
+    Start {
+        body: Vec<Node>,
+    },
+    Done,
 }
 
 impl Decoder<'_> {
@@ -59,6 +81,8 @@ impl Decoder<'_> {
 
     fn node(&mut self, n: &program::Node) -> Result<Node, FaultKind> {
         Ok(match n {
+            // Control code of transfers is run from the program itself.
+            program::Node::Bundle(_) if self.transfer && self.op.is_none() => Node::Done,
             program::Node::Bundle(b) => Node::Bundle(self.bundle(b)?),
             program::Node::Loop { counter, trip, body } => {
                 let c = self.index("loop", "scalar register", i32::from(counter.0), self.files.scalar as u64)?;
@@ -84,6 +108,13 @@ impl Decoder<'_> {
                 self.op = None;
                 Node::Op { op: *op, body }
             }
+            program::Node::Start { body, .. } => {
+                let outside = std::mem::replace(&mut self.transfer, true);
+                let body = self.nodes(body)?;
+                self.transfer = outside;
+                Node::Start { body }
+            }
+            program::Node::Done { .. } => Node::Done,
             program::Node::While { info, cond, test, body } => {
                 let test = self.decision(FlowKind::While, *info, *test)?;
                 let (shape, (cond, body)) = self.shaped(|d| Ok((d.section(0, cond)?, d.section(1, body)?)))?;

@@ -15,7 +15,7 @@ use crate::datapath::Datapath;
 use crate::dma::Cost;
 use crate::fault::{Fault, FaultKind};
 use crate::probe::Probe;
-use crate::profile::{Assumed, Assumption, Profile, Stall, Unit};
+use crate::profile::{Assumed, Assumption, OpProfile, Profile, Stall, Unit};
 use fold::{History, Steady};
 use issue::Scoreboard;
 
@@ -89,6 +89,40 @@ impl<'a, D: Datapath> Engine<'a, D> {
         Ok((self.data, Profile { assumed: self.assumed, ..profile }))
     }
 
+    /// The data.
+    pub fn data(&self) -> &D {
+        &self.data
+    }
+
+    /// The data.
+    pub fn data_mut(&mut self) -> &mut D {
+        &mut self.data
+    }
+
+    /// Times one operation that starts on an idle device.
+    pub fn time_operation(mut self, node: &Node) -> Result<OpProfile, FaultKind> {
+        if let Node::Op { op, body } = node {
+            self.operation(*op, body)?;
+        }
+        let profile = self.probe.finish(self.board.now(), instances(self.chip));
+        profile.ops.into_iter().next().ok_or(FaultKind::TimeOverflow)
+    }
+
+    /// Runs the data of one operation. `scalars` are the registers of the code around it, before and after; `s0` and `s1` stay.
+    pub fn data_operation(&mut self, node: &Node, scalars: &mut [u32]) -> Result<(), FaultKind> {
+        for core in 0..self.cores {
+            for (r, v) in (0u8..).zip(scalars.iter()).skip(2) {
+                self.data.set_counter(core, r, *v);
+            }
+        }
+        let cores = 0..self.cores;
+        self.data_node(cores, node)?;
+        for (r, v) in (0u8..).zip(scalars.iter_mut()).skip(2) {
+            *v = self.data.scalar(0, r);
+        }
+        Ok(())
+    }
+
     /// Runs code with time; data of core 0 inside operations, of all cores outside.
     fn walk(&mut self, nodes: &[Node]) -> Result<(), FaultKind> {
         let level = self.pc.len();
@@ -109,6 +143,7 @@ impl<'a, D: Datapath> Engine<'a, D> {
                 Node::Op { op, body } => self.operation(*op, body)?,
                 Node::While { shape, test, cond, body } => self.while_loop(*shape, *test, cond, body)?,
                 Node::Case { shape, selector, branches } => self.case(shape.id, *selector, branches)?,
+                Node::Start { .. } | Node::Done => return Err(FaultKind::Alone),
             }
         }
         self.pc.truncate(level);
@@ -240,6 +275,7 @@ impl<'a, D: Datapath> Engine<'a, D> {
                 }
             }
             // Neither inside operations nor in loops that fold with data.
+            Node::Start { .. } | Node::Done => return Err(FaultKind::Alone),
             Node::While { .. } | Node::Case { .. } => {
                 return Err(FaultKind::Malformed("data decides what runs inside an operation".to_owned()));
             }

@@ -14,7 +14,7 @@ mod text;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::program::{OpInfo, Program};
-use tpusim_sim::profile::{OpProfile, Profile, Stall, Unit};
+use tpusim_sim::profile::{Assumed, Assumption, OpProfile, Profile, Stall, Unit};
 
 pub use text::TextOptions;
 pub(crate) use text::clip;
@@ -255,6 +255,10 @@ pub struct Report {
     pub vpu_peak_flops_per_s: f64,
     /// Share of the time that comes from formulas instead of generated code.
     pub modelled_fraction: f64,
+    /// What was assumed where only data could decide how often a loop runs or which branch is taken, a sentence each.
+    pub assumptions: Vec<String>,
+    /// Share of the time outside operations, where loops and branches are decided. None if the program has none that data decides.
+    pub control_fraction: Option<f64>,
     /// Share of each unit's capacity that was used.
     pub utilization: PerUnit,
     /// Stall cycles by reason.
@@ -318,6 +322,11 @@ impl Report {
             vmem_capacity_bytes: *chip.vmem_bytes,
             vpu_peak_flops_per_s: lanes * clock,
             modelled_fraction: ratio(sum(|o| o.modelled_cycles) as f64, profile.cycles as f64).min(1.0),
+            assumptions: profile.assumed.iter().map(assumption).collect(),
+            control_fraction: (!program.flows.is_empty()).then(|| {
+                let outside = profile.cycles.saturating_sub(sum(|o| o.cycles));
+                ratio(outside as f64, profile.cycles as f64)
+            }),
             utilization: PerUnit::from_busy(&busy, profile.cycles as f64, &profile.instances),
             stall_cycles,
             advice: Vec::new(),
@@ -338,6 +347,22 @@ impl Report {
         let mut text = serde_json::to_string_pretty(self)?;
         text.push('\n');
         Ok(text)
+    }
+}
+
+/// An assumption as a sentence without its end.
+fn assumption(a: &Assumption) -> String {
+    let source = match (a.name.as_str(), a.location.as_str()) {
+        ("", "") => String::new(),
+        (name, "") => format!(" ({name})"),
+        ("", location) => format!(" ({location})"),
+        (name, location) => format!(" ({name} at {location})"),
+    };
+    match a.what {
+        Assumed::Trips(1) => format!("{}{source} runs once", a.key),
+        Assumed::Trips(n) => format!("{}{source} runs {n} times", a.key),
+        Assumed::Branch(k) => format!("{}{source} takes branch {k}", a.key),
+        Assumed::Longest(k) => format!("{}{source} takes branch {k}, the longest", a.key),
     }
 }
 

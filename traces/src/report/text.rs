@@ -9,6 +9,8 @@ use crate::units::{grouped, memory, percent, percent_digits, seconds, si};
 
 /// Columns of the text.
 const WIDTH: usize = 100;
+/// Assumptions shown at most.
+const ASSUMPTIONS: usize = 8;
 
 /// How a report is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +91,15 @@ fn head(r: &Report) -> String {
     line("VMEM", used(r.vmem_peak_bytes, r.vmem_capacity_bytes));
     if r.modelled_fraction > 0.0 {
         line("modelled", format!("{} of the time comes from formulas", percent(r.modelled_fraction)));
+    }
+    for (i, text) in r.assumptions.iter().take(ASSUMPTIONS).enumerate() {
+        line(if i == 0 { "assumed" } else { "" }, clip(text, WIDTH - 14));
+    }
+    if r.assumptions.len() > ASSUMPTIONS {
+        line("", format!("and {} more", r.assumptions.len() - ASSUMPTIONS));
+    }
+    if let Some(share) = r.control_fraction {
+        line("control", format!("{} of the time outside operations", percent(share)));
     }
     let mut stalls: Vec<(Stall, u64)> = Stall::ALL.iter().map(|s| (*s, r.stall_cycles.get(*s))).collect();
     stalls.retain(|(_, n)| *n > 0);

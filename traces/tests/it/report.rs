@@ -1,5 +1,5 @@
-use tpusim_isa::program::Program;
-use tpusim_sim::profile::{Profile, Stall, Unit};
+use tpusim_isa::program::{FlowInfo, FlowKind, Program};
+use tpusim_sim::profile::{Assumed, Assumption, Profile, Stall, Unit};
 use tpusim_traces::perfetto::Core;
 use tpusim_traces::report::{Bound, PerUnit, Report, TextOptions};
 
@@ -109,6 +109,42 @@ fn text_fits_and_says_what_to_do() {
     assert!(r.text(TextOptions { top: 9, color: true }).contains('\u{1b}'));
     assert!((1..=3).contains(&r.advice.len()));
     assert!(r.advice[0].starts_with("MXU-bound for 52 %"), "{:?}", r.advice);
+}
+
+// Oracle: the sentences by hand; 97,000 of 100,000 cycles are operations.
+#[test]
+fn assumptions_are_listed() {
+    let (mut program, chip, mut p) = (sample::program(), sample::chip(), sample::profile());
+    assert!(report().assumptions.is_empty() && report().control_fraction.is_none());
+    let flow = |name: &str| FlowInfo { name: name.to_owned(), location: String::new(), kind: FlowKind::While };
+    program.flows = vec![flow("stablehlo.while")];
+    p.cycles = 100_000;
+    let assume = |flow, key: &str, location: &str, what| Assumption {
+        flow,
+        key: key.to_owned(),
+        name: "stablehlo.x".to_owned(),
+        location: location.to_owned(),
+        what,
+    };
+    p.assumed = vec![
+        assume(0, "while.0", "f.py:3", Assumed::Trips(20)),
+        assume(1, "case.1", "", Assumed::Branch(2)),
+        assume(2, &"long".repeat(40), "f.py:9", Assumed::Longest(0)),
+    ];
+    p.assumed.extend((0..10).map(|k| assume(3 + k, "while.3", "", Assumed::Trips(k))));
+    let r = Report::new(&program, &chip, &p, "");
+    assert_eq!(r.assumptions[0], "while.0 (stablehlo.x at f.py:3) runs 20 times");
+    assert_eq!(r.assumptions[1], "case.1 (stablehlo.x) takes branch 2");
+    assert!(r.assumptions[2].ends_with(" (stablehlo.x at f.py:9) takes branch 0, the longest"));
+    assert_eq!(r.assumptions[4], "while.3 (stablehlo.x) runs once");
+    near(r.control_fraction.unwrap(), 0.03);
+    let text = r.text(TextOptions::default());
+    assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
+    for part in
+        ["  assumed     while.0 (", "              and 5 more\n", "  control     3.0 % of the time outside operations"]
+    {
+        assert!(text.contains(part), "{part} is missing:\n{text}");
+    }
 }
 
 // Oracle: each cause alone is named.

@@ -25,7 +25,11 @@ pub(super) fn combine_of(op: Opcode) -> Option<Combine> {
 /// What the region of a reduction of `dtype` does, if it is a single combining operation.
 pub(super) fn reducer(op: &Op, dtype: DType) -> Option<Combine> {
     let [region] = &op.regions[..] else { return None };
-    let block = &region.block;
+    combination(&region.block, dtype)
+}
+
+/// As [`reducer`], of a region itself.
+pub(super) fn combination(block: &Block, dtype: DType) -> Option<Combine> {
     let [body, ret] = &block.ops[..] else { return None };
     let &[a, b] = &body.operands[..] else { return None };
     let plain = ret.operands == body.results && a != b && block.args.contains(&a) && block.args.contains(&b);
@@ -64,7 +68,7 @@ pub(super) fn bits_to_bytes(bits: i32, dtype: DType) -> Arc<[u8]> {
 }
 
 /// bf16 numbers an f32 operand is cut into: one at DEFAULT, two at HIGH, three at HIGHEST precision.
-fn precision_parts(op: &Op) -> usize {
+pub(super) fn precision_parts(op: &Op) -> usize {
     let asked = |a: &Attr| match a {
         Attr::Enum(e) if e == "HIGHEST" => 3,
         Attr::Enum(e) if e == "HIGH" => 2,
@@ -275,7 +279,13 @@ impl Builder<'_> {
     }
 
     /// An f32 array as a sum of bf16 ones, largest first; other types are one part. Infinities and NaNs stay in the first.
-    fn bf16_parts(&mut self, x: NodeId, parts: usize, name: &'static str, site: &(String, String)) -> Vec<NodeId> {
+    pub(super) fn bf16_parts(
+        &mut self,
+        x: NodeId,
+        parts: usize,
+        name: &'static str,
+        site: &(String, String),
+    ) -> Vec<NodeId> {
         let (dims, dtype) = (self.node(x).dims.clone(), self.node(x).dtype);
         if dtype != DType::F32 {
             return vec![x];

@@ -1,17 +1,19 @@
 //! Convolutions as matrix products.
 //!
-//! The input, padded and dilated, is sliced with the strides of the window at each of its positions. Where memory allows, the slices
-//! are put side by side and one product contracts positions and features together. Otherwise, and with groups, which are batch
-//! dimensions, each slice is contracted with the kernel's slice, and the products are summed in f32. With one input feature per group
-//! there is nothing to contract: the vector unit multiplies and adds.
+//! Most are one product through which windows slide ([`super::conv_window`]). What that does not take, many spatial dimensions and
+//! windows of many positions, goes through slices: the input, padded and dilated, is sliced with the strides of the window at each of
+//! its positions. Where memory allows, the slices are put side by side and one product contracts positions and features together.
+//! Otherwise, and with groups, which are batch dimensions, each slice is contracted with the kernel's slice, and the products are summed
+//! in f32. With one input feature per group there is nothing to contract: the vector unit multiplies and adds.
 
 use super::super::{DotSpec, NodeId, NodeOp};
+use super::contract::precision_parts;
 use super::window::{Names, Window};
 use super::*;
 use crate::hlo::{Attr, ConvDims, Op};
 
 /// Most positions of a window.
-const MAX_POSITIONS: u64 = 512;
+pub(super) const MAX_POSITIONS: u64 = 512;
 
 /// Most slices that are put side by side at once.
 const MAX_PARTS: u64 = 64;
@@ -23,20 +25,23 @@ const MAX_DIRECT: u64 = 16;
 const MAX_PATCHES: u64 = 1 << 29;
 
 /// A convolution in standard order: input (batch, spatial, feature), kernel (spatial, input feature, output feature).
-struct Conv<'a> {
-    op: &'a Op,
-    name: &'static str,
-    site: &'a (String, String),
-    windows: Vec<Window>,
+#[derive(Clone)]
+pub(super) struct Conv<'a> {
+    pub op: &'a Op,
+    pub name: &'static str,
+    pub site: &'a (String, String),
+    pub windows: Vec<Window>,
     /// Whether positions of the kernel run backwards.
-    reversed: Vec<bool>,
-    groups: u64,
+    pub reversed: Vec<bool>,
+    pub groups: u64,
     /// Groups share the batch, not the features.
-    by_batch: bool,
+    pub by_batch: bool,
     /// Type of the sums.
-    wide: DType,
+    pub wide: DType,
     /// Whether factors in f32 are rounded to bf16, as the matrix unit does by default.
-    rounds: bool,
+    pub rounds: bool,
+    /// Numbers in bf16 that f32 factors are cut into.
+    pub parts: usize,
 }
 
 impl Conv<'_> {
@@ -106,10 +111,8 @@ impl Builder<'_> {
             groups: features.max(batches),
             by_batch: batches > 1,
             wide: if float { DType::F32 } else { DType::I32 },
-            rounds: match op.attrs.get("precision_config") {
-                Some(Attr::Array(v)) => v.iter().all(|a| matches!(a, Attr::Enum(s) | Attr::Str(s) if s == "DEFAULT")),
-                _ => true,
-            },
+            rounds: precision_parts(op) == 1,
+            parts: precision_parts(op),
         };
         let y = self.conv_sum(&conv, x, w, &out)?;
         let mut back = vec![0; output.len()];
@@ -118,7 +121,7 @@ impl Builder<'_> {
         Ok(self.map(MapOp::Convert, &[y], t, name, site.clone()))
     }
 
-    fn ordered(&mut self, x: NodeId, perm: &[usize], name: &'static str, site: &(String, String)) -> NodeId {
+    pub(super) fn ordered(&mut self, x: NodeId, perm: &[usize], name: &'static str, site: &(String, String)) -> NodeId {
         let n = self.node(x);
         let t = Shape { dims: perm.iter().map(|&d| n.dims[d]).collect(), dtype: n.dtype };
         self.transpose(x, perm.to_vec(), &t, name, site.clone())
@@ -140,6 +143,12 @@ impl Builder<'_> {
         let (name, site, n) = (c.name, c.site, c.windows.len());
         let (xs, ws) = (self.node(x).dims.clone(), self.node(w).dims.clone());
         let single = ws[n] == 1;
+        if !single && let Some(y) = self.conv_sliding(c, x, w, out) {
+            return Ok(y);
+        }
+        if !single && c.parts > 1 {
+            return self.conv_passes(c, x, w, out);
+        }
         let [x, w] = if single { [x, w].map(|a| self.factor(c, a)) } else { [x, w] };
         let window = ws[..n].iter().try_fold(1u64, |p, &k| p.checked_mul(k)).unwrap_or(u64::MAX);
         let fits = Conv::fits_patches(&ws[..=n], window, out);
@@ -188,15 +197,40 @@ impl Builder<'_> {
         Ok(self.reshaped(y, out.to_vec(), name, site))
     }
 
+    /// As [`Self::conv_sum`], in several passes of operands that the matrix unit multiplies exactly.
+    fn conv_passes(&mut self, c: &Conv<'_>, x: NodeId, w: NodeId, out: &[u64]) -> Result<NodeId, LowerError> {
+        let [xs, ws] = [x, w].map(|a| self.bf16_parts(a, c.parts, c.name, c.site));
+        let pass = Conv { parts: 1, ..c.clone() };
+        let t = Shape { dims: out.to_vec(), dtype: c.wide };
+        let mut sum: Option<NodeId> = None;
+        for order in (0..xs.len().max(ws.len())).rev() {
+            for i in 0..=order {
+                let (Some(&a), Some(&b)) = (xs.get(i), ws.get(order - i)) else { continue };
+                let y = self.conv_sum(&pass, a, b, out)?;
+                sum = Some(match sum {
+                    None => y,
+                    Some(s) => self.map(MapOp::Add, &[s, y], &t, c.name, c.site.clone()),
+                });
+            }
+        }
+        Ok(sum.unwrap_or(x))
+    }
+
     /// Operands as the matrix unit would round them: what is smaller moves faster.
     fn rounded(&mut self, c: &Conv<'_>, args: [NodeId; 2]) -> [NodeId; 2] {
         if !c.rounds || args.iter().any(|&a| self.node(a).dtype != DType::F32) {
             return args;
         }
-        args.map(|a| {
-            let t = Shape { dims: self.node(a).dims.clone(), dtype: DType::BF16 };
-            self.map(MapOp::Convert, &[a], &t, c.name, c.site.clone())
-        })
+        args.map(|a| self.rounded_one(c, a))
+    }
+
+    /// As [`Self::rounded`], one operand by itself.
+    pub(super) fn rounded_one(&mut self, c: &Conv<'_>, a: NodeId) -> NodeId {
+        if !c.rounds || self.node(a).dtype != DType::F32 {
+            return a;
+        }
+        let t = Shape { dims: self.node(a).dims.clone(), dtype: DType::BF16 };
+        self.map(MapOp::Convert, &[a], &t, c.name, c.site.clone())
     }
 
     /// One product of the slices for all positions, side by side, with the whole kernel.

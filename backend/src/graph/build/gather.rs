@@ -3,13 +3,13 @@
 //! A place counts in units of the greatest common divisor of the strides that indices multiply (a row of an embedding table), so that
 //! places fit 32 bits. Windows that are too large for on-chip memory are cut: their outer dimensions become dimensions of the index.
 
-use tpusim_isa::num::{DType, DTypeKind};
+use tpusim_isa::num::DType;
 
 use super::super::{NodeId, NodeOp, Special, Windows};
 use super::*;
 use crate::hlo::{Attr, GatherDims, Op};
 use crate::lower::gather::Layout;
-use crate::lower::math::MapOp;
+use crate::lower::math::{Direction, MapOp};
 
 /// Pieces that a dimension may be cut into without being taken apart.
 const MOST_PIECES: u64 = 1 << 20;
@@ -68,12 +68,44 @@ impl Ints<'_, '_> {
         self.map(MapOp::Min, &[y, high], dtype)
     }
 
-    /// `x` as i32; values beyond `size` on either side may come closer, but stay beyond.
-    pub fn narrow(&mut self, x: NodeId, size: u64) -> NodeId {
-        let dtype = self.b.node(x).dtype;
-        let wide = dtype.bits() > 32 || dtype.bits() == 32 && dtype.kind() == DTypeKind::Unsigned;
-        let y = if wide { self.clamp(x, -(size as i64), size as i64) } else { x };
-        self.map(MapOp::Convert, &[y], DType::I32)
+    /// An index as i32; what does not fit becomes the value nearest to it.
+    fn narrow(&mut self, x: Value) -> NodeId {
+        let (kind, [low, high]) = match x {
+            Value::Pair(kind, parts) => (kind, parts),
+            Value::One(x) => {
+                let dtype = self.b.node(x).dtype;
+                let large = dtype.bits() == 32 && !dtype.is_signed();
+                let x = if large { self.clamp(x, 0, i64::from(i32::MAX)) } else { x };
+                return self.map(MapOp::Convert, &[x], DType::I32);
+            }
+        };
+        let [low, high] = [low, high].map(|w| self.map(MapOp::Bitcast, &[w], DType::I32));
+        let n = self.value(31, DType::I32);
+        let sign = self.map(MapOp::ShrArith, &[low, n], DType::I32);
+        let (zero, most) = (self.value(0, DType::I32), self.value(i64::from(i32::MAX), DType::I32));
+        let mut fits = self.map(MapOp::Compare(Direction::Eq, false), &[high, sign], DType::I1);
+        if kind == DType::I64 {
+            let least = self.value(i64::from(i32::MIN), DType::I32);
+            let negative = self.map(MapOp::Compare(Direction::Lt, false), &[high, zero], DType::I1);
+            let end = self.map(MapOp::Select, &[negative, least, most], DType::I32);
+            return self.map(MapOp::Select, &[fits, low, end], DType::I32);
+        }
+        let positive = self.map(MapOp::Compare(Direction::Eq, false), &[high, zero], DType::I1);
+        fits = self.map(MapOp::And, &[fits, positive], DType::I1);
+        self.map(MapOp::Select, &[fits, low, most], DType::I32)
+    }
+
+    /// Entry `k` of the index vectors, whose dimension is `vector_dim`, as i32. Its dimensions are dimensions `map` of the shape.
+    pub fn index(&mut self, indices: Value, vector_dim: usize, k: usize, map: &[usize]) -> NodeId {
+        let mut entry = |x: NodeId| {
+            let x = self.b.index_entry(x, vector_dim, k, self.name, &self.site);
+            self.spread(x, map.to_vec())
+        };
+        let entry = match indices {
+            Value::One(x) => Value::One(entry(x)),
+            Value::Pair(t, parts) => Value::Pair(t, parts.map(&mut entry)),
+        };
+        self.narrow(entry)
     }
 
     /// Places of windows that start at `axes`, and the elements one step of a place moves. Indices outside of an axis count as its ends.
@@ -146,7 +178,7 @@ impl Builder<'_> {
     }
 
     /// Entry `k` of all index vectors, over the batch dimensions of `indices`.
-    pub(super) fn index_entry(
+    fn index_entry(
         &mut self,
         indices: NodeId,
         vector_dim: usize,
@@ -168,25 +200,51 @@ impl Builder<'_> {
 
     pub(super) fn gather(
         &mut self,
+        f: &Func,
         op: &Op,
-        args: &[NodeId],
-        t: &Shape,
-        name: &'static str,
+        args: &[Value],
         site: &(String, String),
-    ) -> Result<NodeId, LowerError> {
-        let (Some(Attr::Gather(d)), &[x, indices]) = (op.attrs.get("dimension_numbers"), args) else {
+    ) -> Result<Vec<Value>, LowerError> {
+        let (Some(Attr::Gather(d)), &[x, indices], &[result]) =
+            (op.attrs.get("dimension_numbers"), args, &op.results[..])
+        else {
             return Err(self.error(op.opcode.name(), op.loc, "needs `dimension_numbers` and two operands"));
         };
+        let dims = self.tensor(f, result, op.opcode.name(), op.loc)?.dims;
         let slice: Vec<u64> = op.attrs.ints("slice_sizes").unwrap_or(&[]).iter().map(|&s| s as u64).collect();
-        if t.dims.contains(&0) {
-            return Ok(self.constant(vec![0; t.dtype.bytes()].into(), t, name, site.clone()));
+        let mut part = |x: NodeId| {
+            let t = Shape { dims: dims.clone(), dtype: self.node(x).dtype };
+            self.gather_one(d, &slice, x, indices, &t, site)
+                .ok_or_else(|| self.error(op.opcode.name(), op.loc, "has more places than 32-bit indices can name"))
+        };
+        Ok(vec![match x {
+            Value::One(x) => Value::One(part(x)?),
+            Value::Pair(t, [a, b]) => Value::Pair(t, [part(a)?, part(b)?]),
+        }])
+    }
+
+    /// A gather of one array; `None` if there are too many places.
+    fn gather_one(
+        &mut self,
+        d: &GatherDims,
+        slice: &[u64],
+        x: NodeId,
+        indices: Value,
+        t: &Shape,
+        site: &(String, String),
+    ) -> Option<NodeId> {
+        let name = "gather";
+        let flat = self.splat_of(x).or_else(|| t.dims.contains(&0).then(|| vec![0; t.dtype.bytes()].into()));
+        if let Some(bytes) = flat {
+            return Some(self.constant(bytes, t, name, site.clone()));
         }
         let dims = self.node(x).dims.clone();
         let strides = row_major(&dims);
         let vector_dim = d.index_vector_dim as usize;
-        let mut batch = self.node(indices).dims.clone();
-        if vector_dim < batch.len() {
-            batch.remove(vector_dim);
+        let is_offset = |k: usize| d.offset_dims.contains(&(k as i64));
+        let batch: Vec<u64> = (0..t.dims.len()).filter(|&k| !is_offset(k)).map(|k| t.dims[k]).collect();
+        if let Some(y) = self.lookup(d, slice, x, indices, &batch, t, site) {
+            return Some(y);
         }
         let kept: Vec<usize> = (0..dims.len()).filter(|&k| !dropped(d, k)).collect();
         let window: Vec<(u64, u64)> = kept.iter().map(|&k| (slice[k], strides[k])).collect();
@@ -196,11 +254,10 @@ impl Builder<'_> {
         all.extend(outside.iter().map(|o| o.0));
         let mut axes = Vec::new();
         let mut c = Ints { b: self, dims: all.clone(), name, site: site.clone() };
+        let map: Vec<usize> = (0..batch.len()).collect();
         for (k, &a) in d.start_index_map.iter().enumerate() {
             let a = a as usize;
-            let entry = c.b.index_entry(indices, vector_dim, k, name, site);
-            let entry = c.spread(entry, (0..batch.len()).collect());
-            let index = c.narrow(entry, dims[a]);
+            let index = c.index(indices, vector_dim, k, &map);
             axes.push(Axis { index, limit: dims[a] - slice[a], stride: strides[a] });
         }
         for (&a, &i) in d.operand_batching_dims.iter().zip(&d.start_indices_batching_dims) {
@@ -212,11 +269,8 @@ impl Builder<'_> {
             let index = c.iota(batch.len() + j);
             axes.push(Axis { index, limit: size - 1, stride });
         }
-        let places = c.places(&axes);
-        let count = all.iter().product::<u64>();
-        let Some((places, unit)) = places.filter(|_| count <= i32::MAX as u64) else {
-            return Err(self.error(op.opcode.name(), op.loc, "has more places than 32-bit indices can name"));
-        };
+        let count = all.iter().try_fold(1u64, |n, &d| n.checked_mul(d)).filter(|&n| n <= i32::MAX as u64)?;
+        let (places, unit) = c.places(&axes)?;
         let windows = Windows::new(count, inside, unit);
         let x = self.unshaped(x);
         // All batch dimensions first, then those of the window.
@@ -225,10 +279,9 @@ impl Builder<'_> {
         let y = self.special_node(Special::Gather(windows), vec![x, places], name, site);
         let y = self.push(NodeOp::Result(0), vec![y], &Shape { dims: result, dtype: t.dtype }, name, site.clone());
         let (mut at_batch, mut at_window) = (0..batch.len(), batch.len()..);
-        let is_offset = |k: usize| d.offset_dims.contains(&(k as i64));
         let perm: Vec<usize> =
             (0..t.dims.len()).filter_map(|k| if is_offset(k) { at_window.next() } else { at_batch.next() }).collect();
-        Ok(self.transpose(y, perm, t, name, site.clone()))
+        Some(self.transpose(y, perm, t, name, site.clone()))
     }
 
     /// A special node, which has no elements itself.

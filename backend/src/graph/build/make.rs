@@ -54,6 +54,15 @@ impl Builder<'_> {
         if m == MapOp::Convert && self.node(args[0]).dtype == t.dtype {
             return args[0];
         }
+        // Bits that were reinterpreted as a type of the same width and back.
+        if m == MapOp::Bitcast
+            && let NodeOp::Map(MapOp::Bitcast) = self.node(args[0]).op
+            && let [inner] = self.node(args[0]).args[..]
+            && self.node(inner).dtype == t.dtype
+            && t.dtype.is_int()
+        {
+            return inner;
+        }
         // A scalar predicate selects whole tensors: broadcast it.
         let mut args = args.to_vec();
         for a in &mut args {

@@ -2,18 +2,30 @@
 
 mod argmax;
 mod contract;
+mod conv_window;
 mod convolution;
 mod dynamic;
 mod function;
 mod gather;
+<<<<<<< HEAD
 mod linalg;
 mod make;
 mod ops;
 mod order;
 mod random;
+=======
+mod lookup;
+mod make;
+mod ops;
+>>>>>>> main
 mod region;
+mod regions;
 mod scatter;
+<<<<<<< HEAD
 mod several;
+=======
+mod select_scatter;
+>>>>>>> main
 mod sort;
 mod special;
 mod trip;
@@ -88,7 +100,7 @@ pub fn from_module_with(module: &Verified<Module>, pad_contraction: bool) -> Res
         let name = module.locs.name(p.loc).unwrap_or("").to_owned();
         let value = b.parameter(i as u32, &t, name);
         if p.attrs.get("tf.aliasing_output").is_some() || p.attrs.flag("jax.buffer_donor") {
-            b.graph.donated.extend(b.graph.params.last());
+            b.graph.donated.extend(b.graph.params.last().copied());
         }
         env.insert(p.value, value);
     }
@@ -96,7 +108,7 @@ pub fn from_module_with(module: &Verified<Module>, pad_contraction: bool) -> Res
     b.graph.outputs = outputs.into_iter().map(|v| b.output(v)).collect();
     b.graph.prune(true);
     b.graph.separate_outputs();
-    own_operands(&mut b.graph, &|_, _| false);
+    own_operands(&mut b.graph, false);
     Ok(b.graph)
 }
 
@@ -187,12 +199,21 @@ impl Builder<'_> {
             if op.opcode == Opcode::Return {
                 return Ok(args);
             }
+<<<<<<< HEAD
             let results = match op.opcode {
                 Opcode::While | Opcode::If | Opcode::Case => self.control(f, op, &args, env, depth, site),
                 _ => match self.with_function(f, op, &args, env, site) {
                     Some(r) => r,
                     None => self.op(f, op, args, depth, site),
                 },
+=======
+            let single: Option<Vec<NodeId>> = args.iter().map(|v| v.one()).collect();
+            let regional = single.and_then(|single| self.region_op(f, op, &single, env, site));
+            let results = match (op.opcode, regional) {
+                (_, Some(r)) => r.map(|ids| ids.into_iter().map(Value::One).collect()),
+                (Opcode::While | Opcode::If | Opcode::Case, _) => self.control(f, op, &args, env, depth, site),
+                _ => self.op(f, op, args, depth, site),
+>>>>>>> main
             };
             let results = results.map_err(|e| self.placed(e, op, site))?;
             for (r, id) in op.results.iter().zip(results) {
@@ -252,6 +273,8 @@ impl Builder<'_> {
                 return self.call(op, &callee, args, depth, site);
             }
             Opcode::OptimizationBarrier => return Ok(args),
+            Opcode::Gather => return self.gather(f, op, &args, &site),
+            Opcode::Scatter => return self.scatter(f, op, &args, &site),
             _ => {}
         }
         let pair = |v: &ValueId| f.ty(*v).tensor().is_some_and(|t| wide::part_of(t.dtype).is_some());
@@ -273,9 +296,6 @@ impl Builder<'_> {
         if let (Opcode::Reduce, &[a, b]) = (op.opcode, &op.results[..]) {
             let t = [self.tensor(f, a, op.opcode.name(), op.loc)?, self.tensor(f, b, op.opcode.name(), op.loc)?];
             return self.reduce_with_index(op, &args, &t, &site);
-        }
-        if op.opcode == Opcode::Scatter {
-            return self.scatter(f, op, &args, &site);
         }
         let [result] = op.results[..] else {
             return Err(self.error(op.opcode.name(), op.loc, "operations with several results are not lowered yet"));

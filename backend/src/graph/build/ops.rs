@@ -68,7 +68,7 @@ impl Builder<'_> {
             Opcode::Reduce => return self.reduce(op, args, t, name, site),
             Opcode::ReduceWindow => return self.reduce_window(op, args, t, name, site),
             Opcode::Convolution => return self.convolution(op, args, t, name, &site),
-            Opcode::Gather => return self.gather(op, args, t, name, &site),
+            Opcode::SelectAndScatter => return self.select_and_scatter(op, args, t, name, &site),
             Opcode::DotGeneral | Opcode::Dot => return self.dot(op, args, t, name, site),
             Opcode::BitcastConvert => return self.bitcast(op, args[0], t, name, &site),
             Opcode::Clamp => {

@@ -5,11 +5,12 @@
 
 use rustc_hash::FxHashSet;
 
-use super::super::{Case, NodeId, NodeOp, Region, Special, While};
+use super::super::{Case, Counter, NodeId, NodeOp, Region, Special, While};
 use super::trip::trip_count;
 use super::wide::{Value, part_of};
 use super::*;
 use crate::hlo::{Block, Op, Opcode, ValueId};
+use crate::lower::math::Direction;
 
 /// Regions may nest this deep: each loop takes a scalar register for its counter.
 const MAX_REGIONS: usize = 12;
@@ -18,6 +19,22 @@ const MAX_MOVED: usize = 16;
 /// Regions that are built again with what was found to stay the same.
 const MAX_REBUILT: usize = 32;
 
+/// Branches that cost this much together, per element, are all computed.
+const MAX_COST: u32 = 200;
+/// And have at most this many elements of results.
+const MAX_SELECTED: u64 = 8192;
+
+/// Vector instructions of a graph of elementwise operations, per element; without limit if there are others.
+fn cost(g: &Graph) -> u32 {
+    let of = |n: &Node| match &n.op {
+        NodeOp::Param(_) | NodeOp::Iota(_) | NodeOp::Counter(_) | NodeOp::Broadcast(_) => 0,
+        NodeOp::Const(l) if l.is_splat() => 0,
+        NodeOp::Map(op) if n.elements() <= MAX_SELECTED => op.cost() + 1,
+        _ => u32::MAX,
+    };
+    g.nodes.iter().map(of).fold(0, u32::saturating_add)
+}
+
 /// What a parameter of a region stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bind {
@@ -25,6 +42,14 @@ pub(super) enum Bind {
     Carried(usize),
     /// Node of the graph around.
     Outer(NodeId),
+}
+
+/// What an argument of a region becomes inside.
+#[derive(Clone, Copy, Debug)]
+enum Arg {
+    Bind(Bind),
+    Counter(Counter),
+    Zero,
 }
 
 /// A graph under construction.
@@ -39,6 +64,7 @@ pub(super) struct Frame {
 }
 
 /// A finished graph, its parameters not yet bound to operands.
+#[derive(Default)]
 struct Built {
     graph: Graph,
     binds: Vec<Bind>,
@@ -125,10 +151,14 @@ impl Builder<'_> {
         let site = (n.source.clone(), n.location.clone());
         let here = match &n.op {
             NodeOp::Const(l) if l.is_splat() => self.push(n.op.clone(), vec![], &shape, n.name, site),
-            NodeOp::Iota(_) => self.push(n.op.clone(), vec![], &shape, n.name, site),
+            NodeOp::Iota(_) | NodeOp::Counter(_) => self.push(n.op.clone(), vec![], &shape, n.name, site),
             NodeOp::Broadcast(_) | NodeOp::Reshape | NodeOp::Slice { .. } if moves > 0 => {
                 let a = self.import_moved(n.args[0], moves - 1);
                 self.push(n.op.clone(), vec![a], &shape, n.name, site)
+            }
+            NodeOp::DynSlice(_) if moves > 0 => {
+                let args = n.args.iter().map(|a| self.import_moved(*a, moves - 1)).collect();
+                self.push(n.op.clone(), args, &shape, n.name, site)
             }
             _ => self.param(Bind::Outer(id), n),
         };
@@ -156,7 +186,7 @@ impl Builder<'_> {
         &mut self,
         f: &Func,
         block: &Block,
-        args: &[(Value, Vec<Bind>)],
+        args: &[(Value, Vec<Arg>)],
         env: &Env,
         depth: usize,
         site: &(String, String),
@@ -167,9 +197,11 @@ impl Builder<'_> {
         self.enter(Frame { graph: Graph { name, ..Graph::default() }, ..Frame::default() });
         let mut inner = Env::default();
         for ((v, (outside, binds)), likes) in block.args.iter().zip(args).zip(likes) {
-            let mut parts = binds.iter().zip(likes).map(|(bind, like)| match *bind {
-                Bind::Carried(_) => self.param(*bind, like),
-                Bind::Outer(id) => self.import(id),
+            let mut parts = binds.iter().zip(likes).map(|(arg, like)| match *arg {
+                Arg::Bind(Bind::Outer(id)) => self.import(id),
+                Arg::Bind(bind) => self.param(bind, like),
+                Arg::Counter(c) => self.scalar(NodeOp::Counter(c), like.dtype, "counter", site),
+                Arg::Zero => self.number(0, like.dtype, "counter", site),
             });
             let here = outside.map(|n| parts.next().unwrap_or(n));
             inner.insert(*v, here);
@@ -188,6 +220,14 @@ impl Builder<'_> {
         let outputs = self.block(f, block, &mut inner, depth + 1, Some(site));
         let frame = self.leave();
         Ok(Built { graph: Graph { outputs: flat(&outputs?), ..frame.graph }, binds: frame.binds })
+    }
+
+    fn scalar(&mut self, op: NodeOp, dtype: DType, name: &'static str, site: &(String, String)) -> NodeId {
+        self.push(op, vec![], &Shape { dims: Vec::new(), dtype }, name, site.clone())
+    }
+
+    fn number(&mut self, bits: u32, dtype: DType, name: &'static str, site: &(String, String)) -> NodeId {
+        self.constant(bits.to_le_bytes().to_vec().into(), &Shape { dims: Vec::new(), dtype }, name, site.clone())
     }
 
     fn block_of<'o>(&self, op: &'o Op, n: usize) -> Result<&'o Block, LowerError> {
@@ -231,8 +271,27 @@ impl Builder<'_> {
         let (cond, body) = (self.block_of(op, 0)?, self.block_of(op, 1)?);
         let returned = body.ops.last().map(|o| &o.operands[..]).unwrap_or_default();
         let inits = flat(values);
+        let counted = self.counted(f, (cond, body), values, env);
+        if counted.is_some_and(|c| c.trip == 0) {
+            return Ok(values.to_vec());
+        }
+        // What is known of each node: that it stays the same, or how it counts.
         let mut constant: Vec<bool> = Vec::new();
+        let mut counters: Vec<(usize, Arg, NodeId)> = Vec::new();
+        let level = self.outer.len() as u32;
         for (k, v) in values.iter().enumerate() {
+            if let Some(c) = counted.filter(|c| c.arg == k)
+                && let Some((start, step, end)) = c.words(v)
+            {
+                for (part, n) in v.nodes().enumerate() {
+                    let (arg, end) =
+                        if part == 0 { (Arg::Counter(Counter { level, start, step }), end) } else { (Arg::Zero, 0) };
+                    let end = self.number(end as u32, self.node(n).dtype, "counter", site);
+                    counters.push((constant.len() + part, arg, end));
+                }
+                constant.extend(v.nodes().map(|_| true));
+                continue;
+            }
             constant.extend(v.nodes().map(|_| returned.get(k) == body.args.get(k)));
         }
         // The values made of these nodes.
@@ -244,11 +303,15 @@ impl Builder<'_> {
             let carried: Vec<usize> = (0..inits.len()).filter(|k| !constant[*k]).collect();
             let bind = |k: usize| carried.iter().position(|c| *c == k).map_or(Bind::Outer(inits[k]), Bind::Carried);
             let mut k = 0..;
-            let binds = |v: &Value| v.nodes().zip(&mut k).map(|(_, k)| bind(k)).collect::<Vec<_>>();
-            let args: Vec<(Value, Vec<Bind>)> = values.iter().copied().zip(values.iter().map(binds)).collect();
-            let cond = self.region(f, cond, &args, env, depth, site)?;
+            let arg = |k: usize| counters.iter().find(|c| c.0 == k).map_or(Arg::Bind(bind(k)), |c| c.1);
+            let binds = |v: &Value| v.nodes().zip(&mut k).map(|(_, k)| arg(k)).collect::<Vec<_>>();
+            let args: Vec<(Value, Vec<Arg>)> = values.iter().copied().zip(values.iter().map(binds)).collect();
+            let cond = match counted {
+                None => self.region(f, cond, &args, env, depth, site)?,
+                Some(_) => Built::default(),
+            };
             let mut body = self.region(f, body, &args, env, depth, site)?;
-            if cond.graph.outputs.len() != 1 || body.graph.outputs.len() != inits.len() {
+            if counted.is_none() && cond.graph.outputs.len() != 1 || body.graph.outputs.len() != inits.len() {
                 return Err(self.error(op.opcode.name(), op.loc, "regions give the wrong number of values"));
             }
             // Some values turn out to be passed on only when calls are looked into.
@@ -268,9 +331,14 @@ impl Builder<'_> {
             let (captures, mut regions) = bound(carried.len(), vec![body, cond]);
             operands.extend(captures);
             let (Some(cond), Some(body)) = (regions.pop(), regions.pop()) else { return Ok(values.to_vec()) };
-            let trip = trip_count(&self.graph, &operands, &cond, &body);
+            let trip = match counted {
+                Some(c) => Some(c.trip),
+                None => trip_count(&self.graph, &operands, &cond, &body),
+            };
+            let mut out = inits.clone();
+            counters.iter().for_each(|(k, _, end)| out[*k] = *end);
             if trip == Some(0) || carried.is_empty() {
-                return Ok(values.to_vec());
+                return Ok(shaped(out));
             }
             let what = Special::While(Box::new(While { body, cond, trip }));
             let results = self.with_results(
@@ -280,7 +348,6 @@ impl Builder<'_> {
                 "while",
                 site,
             );
-            let mut out = inits.clone();
             carried.iter().zip(results).for_each(|(k, r)| out[*k] = r);
             return Ok(shaped(out));
         }
@@ -325,7 +392,7 @@ impl Builder<'_> {
             return self.block(f, block, &mut env.clone(), depth + 1, Some(site));
         }
         let mut built = Vec::new();
-        for n in order {
+        for &n in &order {
             let block = self.block_of(op, n)?;
             built.push(self.region(f, block, &[], env, depth, site)?);
         }
@@ -338,6 +405,11 @@ impl Builder<'_> {
         let results: Vec<Shape> = types.iter().flat_map(parts).collect();
         if built.iter().any(|b| b.graph.outputs.len() != results.len()) {
             return Err(self.error(op.opcode.name(), op.loc, "regions give the wrong number of values"));
+        }
+        let elements: u64 = results.iter().map(|t| t.dims.iter().product::<u64>()).sum();
+        if elements <= MAX_SELECTED && built.iter().fold(0, |c, b| cost(&b.graph).saturating_add(c)) <= MAX_COST {
+            let blocks = order.iter().map(|n| self.block_of(op, *n)).collect::<Result<Vec<_>, _>>()?;
+            return self.selected(f, &blocks, selector, op.opcode == Opcode::If, env, depth, site);
         }
         let (captures, branches) = bound(1, built);
         let mut operands = vec![selector];
@@ -353,5 +425,48 @@ impl Builder<'_> {
             None => Value::One(next()),
         };
         Ok(types.iter().map(value).collect())
+    }
+
+    /// The results of short branches: all are computed, and elements selected. That costs less than deciding which to run.
+    #[allow(clippy::too_many_arguments)]
+    fn selected(
+        &mut self,
+        f: &Func,
+        blocks: &[&Block],
+        selector: NodeId,
+        is_if: bool,
+        env: &Env,
+        depth: usize,
+        site: &(String, String),
+    ) -> Result<Vec<Value>, LowerError> {
+        let mut out: Vec<Value> = Vec::new();
+        for (i, block) in blocks.iter().enumerate().rev() {
+            let values = self.block(f, block, &mut env.clone(), depth + 1, Some(site))?;
+            if out.is_empty() {
+                out = values;
+                continue;
+            }
+            let taken = if is_if {
+                // What is there already is the true branch.
+                self.map(MapOp::Not, &[selector], &Shape { dims: Vec::new(), dtype: DType::I1 }, "not", site.clone())
+            } else {
+                let number = self.number(i as u32, self.node(selector).dtype, "case", site);
+                let t = Shape { dims: Vec::new(), dtype: DType::I1 };
+                self.map(MapOp::Compare(Direction::Eq, false), &[selector, number], &t, "compare", site.clone())
+            };
+            for (o, v) in out.iter_mut().zip(values) {
+                let mut mine = v.nodes();
+                *o = o.map(|other| {
+                    let own = mine.next().unwrap_or(other);
+                    let t = Shape { dims: self.node(own).dims.clone(), dtype: self.node(own).dtype };
+                    if own == other {
+                        own
+                    } else {
+                        self.map(MapOp::Select, &[taken, own, other], &t, "select", site.clone())
+                    }
+                });
+            }
+        }
+        Ok(out)
     }
 }

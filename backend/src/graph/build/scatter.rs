@@ -5,7 +5,8 @@
 
 use tpusim_isa::num::DType;
 
-use super::super::{Function, NodeId, NodeOp, Scatter, Special, Value, What, Windows};
+use super::super::{Function, NodeId, NodeOp, Scatter, Special, Term, What, Windows};
+use super::contract::combination;
 use super::gather::{Axis, Ints, cut, row_major};
 use super::*;
 use crate::hlo::{Attr, Op, ScatterDims};
@@ -33,32 +34,48 @@ struct Updates {
     bytes: u64,
 }
 
+/// All arrays of some values.
+fn nodes(values: &[Value]) -> Vec<NodeId> {
+    let parts = |v: &Value| match *v {
+        Value::One(n) => vec![n],
+        Value::Pair(_, parts) => parts.to_vec(),
+    };
+    values.iter().flat_map(parts).collect()
+}
+
 impl Builder<'_> {
     pub(super) fn scatter(
         &mut self,
         f: &Func,
         op: &Op,
-        args: &[NodeId],
+        args: &[Value],
         site: &(String, String),
-    ) -> Result<Vec<NodeId>, LowerError> {
-        let n = args.len() / 2;
-        let (arrays, rest) = args.split_at(n);
+    ) -> Result<Vec<Value>, LowerError> {
+        let (arrays, rest) = args.split_at(args.len() / 2);
         let (Some(Attr::Scatter(d)), [indices, updates @ ..], [region]) =
             (op.attrs.get("scatter_dimension_numbers"), rest, &op.regions[..])
         else {
             return Err(self.error(op.opcode.name(), op.loc, "needs `scatter_dimension_numbers` and a region"));
         };
-        let shapes: Vec<Shape> =
-            op.results.iter().map(|&r| self.tensor(f, r, op.opcode.name(), op.loc)).collect::<Result<_, _>>()?;
-        if args.iter().any(|&a| self.node(a).elements() == 0) {
+        let empty = |v: &Value| nodes(std::slice::from_ref(v)).iter().any(|&n| self.node(n).elements() == 0);
+        if args.iter().any(empty) {
             return Ok(arrays.to_vec());
         }
-        if shapes.iter().any(|s| s.dtype.bytes() > 4) {
-            return Err(self.error(op.opcode.name(), op.loc, "of 64-bit elements is not lowered yet"));
+        let region = self.function(f, op, &region.block, arrays, site)?;
+        let results = arrays.to_vec();
+        let (arrays, updates) = (nodes(arrays), nodes(updates));
+        let shapes: Vec<Shape> =
+            arrays.iter().map(|&a| Shape { dims: self.node(a).dims.clone(), dtype: self.node(a).dtype }).collect();
+        let n = arrays.len();
+        let u = self.updates(op, d, &arrays, *indices, &updates, site)?;
+        let rows = Windows::new(1, u.window.iter().copied(), u.unit);
+        let dense = rows.elements() == u.unit && (rows.dims.is_empty() || rows.dims == [(u.unit, 1)]);
+        if let (true, &[Value::One(array)], &[values]) = (dense, &results[..], &u.values[..])
+            && let Some(how) = combination(&op.regions[0].block, shapes[0].dtype)
+            && let Some(y) = self.tally(how, array, u.places, u.inside, values, u.unit, site)
+        {
+            return Ok(vec![Value::One(y)]);
         }
-        let types: Vec<DType> = shapes.iter().map(|s| s.dtype).collect();
-        let region = self.function(f, op, &region.block, &types, site)?;
-        let u = self.updates(op, d, arrays, *indices, updates, site)?;
         let count = self.node(u.places).elements();
         let most = (BATCH_BYTES / u.bytes).clamp(1, LARGEST_BATCH);
         let whole = (most / 4..=most.min(count)).rev().find(|k| *k > 0 && count.is_multiple_of(*k));
@@ -84,7 +101,15 @@ impl Builder<'_> {
             state =
                 (0..n).map(|k| self.push(NodeOp::Result(k), vec![node], &shapes[k], "scatter", site.clone())).collect();
         }
-        Ok(state)
+        let mut state = state.into_iter();
+        let mut next = || state.next().unwrap_or(NodeId(0));
+        Ok(results
+            .into_iter()
+            .map(|v| match v {
+                Value::One(_) => Value::One(next()),
+                Value::Pair(t, _) => Value::Pair(t, [next(), next()]),
+            })
+            .collect())
     }
 
     fn updates(
@@ -92,7 +117,7 @@ impl Builder<'_> {
         op: &Op,
         d: &ScatterDims,
         arrays: &[NodeId],
-        indices: NodeId,
+        indices: Value,
         updates: &[NodeId],
         site: &(String, String),
     ) -> Result<Updates, LowerError> {
@@ -127,9 +152,7 @@ impl Builder<'_> {
         let (mut axes, mut inside) = (Vec::new(), None);
         for (k, &a) in d.scatter_dims_to_operand_dims.iter().enumerate() {
             let a = a as usize;
-            let entry = c.b.index_entry(indices, vector_dim, k, name, site);
-            let entry = c.spread(entry, batch.clone());
-            let mut index = c.narrow(entry, dims[a]);
+            let mut index = c.index(indices, vector_dim, k, &batch);
             if let Some(i) = along.iter().find(|w| w.0 == a).and_then(|w| outer.iter().position(|&u| u == w.1))
                 && all[i] > 1
             {
@@ -153,8 +176,8 @@ impl Builder<'_> {
             let index = c.iota(outer.len() + j);
             axes.push(Axis { index, limit: size - 1, stride });
         }
-        let places = c.places(&axes);
-        let Some((places, unit)) = places.filter(|_| all.iter().product::<u64>() <= i32::MAX as u64) else {
+        let count = all.iter().try_fold(1u64, |n, &d| n.checked_mul(d)).filter(|&n| n <= i32::MAX as u64);
+        let Some((places, unit)) = count.and_then(|_| c.places(&axes)) else {
             return Err(self.error(op.opcode.name(), op.loc, "has more places than 32-bit indices can name"));
         };
         let perm: Vec<usize> = outer.iter().copied().chain(whole.iter().map(|w| w.1)).collect();
@@ -175,13 +198,14 @@ impl Builder<'_> {
         f: &Func,
         op: &Op,
         block: &Block,
-        types: &[DType],
+        arrays: &[Value],
         site: &(String, String),
     ) -> Result<Function, LowerError> {
         let fail = |b: &Self, what: &str| {
             let m = format!("{what} in its region; elementwise functions of the elements and constants are lowered");
             b.error(op.opcode.name(), op.loc, m)
         };
+<<<<<<< HEAD
         let typed = block.args.iter().enumerate().all(|(i, &a)| {
             let dtype = types[i % types.len()];
             f.ty(a).tensor().is_some_and(|t| t.dtype == dtype)
@@ -189,6 +213,30 @@ impl Builder<'_> {
         let inner = self.scalars(f, op, block, &Env::default(), site)?;
         let results: Option<Vec<NodeId>> = inner.results.iter().map(|r| r.one()).collect();
         let results = results.ok_or_else(|| fail(self, "64-bit values are not lowered"))?;
+=======
+        let kind = |b: &Self, v: Value| v.pair().map(|p| p.0).or_else(|| v.one().map(|n| b.node(n).dtype));
+        let kinds: Vec<DType> = arrays.iter().filter_map(|&v| kind(self, v)).collect();
+        let saved = (std::mem::take(&mut self.graph), std::mem::take(&mut self.seen));
+        let mut env = Env::default();
+        let (mut typed, mut index) = (true, 0);
+        for (&a, &kind) in block.args.iter().zip(kinds.iter().cycle()) {
+            typed &= f.ty(a).tensor().is_some_and(|t| t.dtype == kind);
+            let mut param = |dtype| {
+                index += 1;
+                let t = Shape { dims: vec![], dtype };
+                self.push(NodeOp::Param(index - 1), vec![], &t, "parameter", site.clone())
+            };
+            let value = match wide::part_of(kind) {
+                Some(part) => Value::Pair(kind, [param(part), param(part)]),
+                None => Value::One(param(kind)),
+            };
+            env.insert(a, value);
+        }
+        let results = self.block(f, block, &mut env, 0, Some(site));
+        let inner = std::mem::replace(&mut self.graph, saved.0);
+        self.seen = saved.1;
+        let results = nodes(&results?);
+>>>>>>> main
         if !typed {
             return Err(fail(self, "other types than those of the arrays are not lowered yet"));
         }
@@ -207,10 +255,11 @@ impl Builder<'_> {
                 }
                 _ => return Err(fail(self, &format!("{} is not lowered", n.name))),
             };
-            out.values.push(Value { what, args: n.args.iter().map(|a| a.ix()).collect(), dtype: n.dtype });
+            out.values.push(Term { what, args: n.args.iter().map(|a| a.ix()).collect(), dtype: n.dtype });
         }
         out.results = results.iter().map(|r| r.ix()).collect();
-        let same = out.results.iter().map(|&r| out.values[r].dtype).eq(types.iter().copied());
+        let types = nodes(arrays).into_iter().map(|a| self.node(a).dtype);
+        let same = out.results.iter().map(|&r| out.values[r].dtype).eq(types);
         if !same {
             return Err(fail(self, "results of other types than the arrays are not lowered yet"));
         }
@@ -220,7 +269,7 @@ impl Builder<'_> {
 
 impl Ints<'_, '_> {
     /// Elements of `x` from `start`, as many as the shape has, in one dimension.
-    fn part(&mut self, x: NodeId, start: u64) -> NodeId {
+    pub fn part(&mut self, x: NodeId, start: u64) -> NodeId {
         let (all, dtype) = (self.b.node(x).elements(), self.b.node(x).dtype);
         let flat = self.b.reshape(x, &Shape { dims: vec![all], dtype }, self.name, self.site.clone());
         let t = self.shape(dtype);

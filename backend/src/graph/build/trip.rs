@@ -1,8 +1,9 @@
 //! How often a loop runs, where its program says it: a counter that starts at a constant, is compared with a constant, and grows by one.
 
 use super::super::{Graph, NodeId, NodeOp, Region};
+use super::*;
+use crate::hlo::Attr;
 use crate::lower::math::{Direction, MapOp};
-use tpusim_isa::num::DType;
 
 /// Nodes looked at for one constant.
 const MAX_NODES: u32 = 64;
@@ -14,6 +15,16 @@ fn range(dtype: DType) -> Option<(i128, i128)> {
         (true, true) => Some((-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1)),
         (true, false) => Some((0, (1i128 << bits) - 1)),
     }
+}
+
+/// The integer in little-endian `bytes`.
+fn literal(bytes: &[u8], dtype: DType) -> Option<i128> {
+    let (_, high) = range(dtype)?;
+    let mut raw = [0u8; 8];
+    raw.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    let v = i128::from(u64::from_le_bytes(raw));
+    // Sign extension.
+    Some(if v > high { v - (high + 1) * 2 } else { v })
 }
 
 /// The value of an integer that is the same everywhere and known.
@@ -28,12 +39,7 @@ fn known(g: &Graph, id: NodeId, left: &mut u32) -> Option<i128> {
     let mut arg = |i: usize| n.args.get(i).and_then(|a| known(g, *a, left));
     let value = match &n.op {
         NodeOp::Const(l) if l.is_splat() => {
-            let mut raw = [0u8; 8];
-            let bytes = l.element(0);
-            raw.get_mut(..bytes.len())?.copy_from_slice(bytes);
-            let v = i128::from(u64::from_le_bytes(raw));
-            // Sign extension.
-            if v > high { v - (high + 1) * 2 } else { v }
+            return literal(l.element(0), n.dtype);
         }
         NodeOp::Broadcast(_) | NodeOp::Reshape | NodeOp::Slice { .. } | NodeOp::Map(MapOp::Copy | MapOp::Convert) => {
             arg(0)?
@@ -70,6 +76,100 @@ fn constant(outer: &Graph, operands: &[NodeId], carried: usize, r: &Region, id: 
         let bind = r.binds[at];
         (bind >= carried).then(|| operands.get(bind).and_then(|o| integer(outer, *o))).flatten()
     })
+}
+
+/// A loop that counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counted {
+    /// The argument that counts.
+    pub arg: usize,
+    /// Number of iterations.
+    pub trip: u32,
+    start: i128,
+    step: i128,
+    dtype: DType,
+}
+
+impl Counted {
+    /// Start, step and end in 32 bits, if `value` is held in 32 bits or never leaves the low word of a pair.
+    pub fn words(&self, value: &Value) -> Option<(i32, i32, i32)> {
+        let end = self.start + self.step * i128::from(self.trip);
+        let held = match value {
+            Value::One(_) => matches!(self.dtype, DType::I32 | DType::U32),
+            Value::Pair(..) => [self.start, end].iter().all(|v| (0..=i128::from(i32::MAX)).contains(v)),
+        };
+        let step = i32::try_from(self.step).ok()?;
+        held.then_some((self.start as i32, step, end as i32))
+    }
+}
+
+fn defining(block: &Block, v: ValueId) -> Option<&Op> {
+    block.ops.iter().find(|o| o.results.contains(&v))
+}
+
+impl Builder<'_> {
+    fn integer_of(&self, v: &Value) -> Option<i128> {
+        match *v {
+            Value::One(n) => integer(&self.graph, n),
+            Value::Pair(t @ (DType::I64 | DType::U64), [low, high]) => {
+                let word = |n: NodeId| integer(&self.graph, n).map(|v| v as u32);
+                let bits = u64::from(word(low)?) | u64::from(word(high)?) << 32;
+                Some(if t == DType::I64 { i128::from(bits as i64) } else { i128::from(bits) })
+            }
+            Value::Pair(..) => None,
+        }
+    }
+
+    /// The integer that `v` is in every iteration, where `block` is a region of a loop that starts with `values`.
+    fn fixed(&self, block: &Block, passed: &[bool], values: &[Value], env: &Env, v: ValueId) -> Option<i128> {
+        if let Some(k) = block.args.iter().position(|a| *a == v) {
+            return passed[k].then(|| self.integer_of(&values[k])).flatten();
+        }
+        match defining(block, v) {
+            Some(op) if op.opcode == Opcode::Constant => {
+                let Some(Attr::Dense(l)) = op.attrs.get("value") else { return None };
+                literal(l.is_splat().then(|| l.element(0))?, l.ty.dtype)
+            }
+            Some(_) => None,
+            None => self.integer_of(env.get(&v)?),
+        }
+    }
+
+    /// How the loop with these regions counts, if the regions themselves say it.
+    pub(super) fn counted(
+        &self,
+        f: &Func,
+        (cond, body): (&Block, &Block),
+        values: &[Value],
+        env: &Env,
+    ) -> Option<Counted> {
+        let returned = &body.ops.last()?.operands;
+        let passed: Vec<bool> = (0..values.len()).map(|k| returned.get(k) == body.args.get(k)).collect();
+        let fixed = |block: &Block, v: ValueId| self.fixed(block, &passed, values, env, v);
+        let counter = |block: &Block, v: ValueId| block.args.iter().position(|a| *a == v).filter(|k| !passed[*k]);
+        let test = defining(cond, *cond.ops.last()?.operands.first()?)?;
+        let (Some(MapOp::Compare(direction, _)), &[a, b]) = (self.map_of(test), &test.operands[..]) else {
+            return None;
+        };
+        let (arg, limit, direction) = match (counter(cond, a), counter(cond, b)) {
+            (Some(k), None) => (k, fixed(cond, b)?, direction),
+            (None, Some(k)) => (k, fixed(cond, a)?, flipped(direction)),
+            _ => return None,
+        };
+        let start = self.integer_of(&values[arg])?;
+        let next = defining(body, *returned.get(arg)?)?;
+        let step = match (next.opcode, &next.operands[..]) {
+            (Opcode::Add, [a, b]) if counter(body, *a) == Some(arg) => fixed(body, *b)?,
+            (Opcode::Add, [a, b]) if counter(body, *b) == Some(arg) => fixed(body, *a)?,
+            (Opcode::Subtract, [a, b]) if counter(body, *a) == Some(arg) => -fixed(body, *b)?,
+            _ => return None,
+        };
+        let t = f.ty(*body.args.get(arg)?).tensor().filter(|t| t.dims.is_empty())?;
+        let n = count(start, limit, step, direction)?;
+        let (low, high) = range(t.dtype)?;
+        (low..=high).contains(&(start + step.checked_mul(n)?)).then_some(())?;
+        Some(Counted { arg, trip: u32::try_from(n).ok()?, start, step, dtype: t.dtype })
+    }
 }
 
 /// Number of iterations of a loop over `operands` of `outer`; `None` if it is not said or beyond 32 bits.

@@ -7,6 +7,8 @@
 
 use super::super::NodeId;
 use super::contract::{elementwise, reducer};
+use super::special::Chain;
+use super::wide::Value;
 use super::*;
 use crate::hlo::{Attr, Op};
 use crate::lower::math::Combine;
@@ -44,7 +46,7 @@ impl Window {
     }
 
     /// Length that all windows together cover.
-    fn span(&self) -> Option<u64> {
+    pub fn span(&self) -> Option<u64> {
         let windows = self.count.checked_sub(1)?.checked_mul(self.stride)?;
         let inside = self.size.checked_sub(1)?.checked_mul(self.dilation)?;
         windows.checked_add(inside)?.checked_add(1).filter(|&n| n <= i32::MAX as u64)
@@ -141,35 +143,15 @@ impl Builder<'_> {
                 "only windows of one operand reduced by add, multiply, maximum, minimum, and, or, xor are lowered yet";
             return Err(self.error(op.opcode.name(), op.loc, m));
         };
-        let sizes = self.node(x).dims.clone();
-        if t.dims.contains(&0) || sizes.contains(&0) {
-            return Ok(self.broadcast(init, vec![], t, name, site));
-        }
-        let positions: Vec<u64> = match op.attrs.ints("window_dimensions") {
-            Some(v) => v.iter().map(|&v| v.max(1) as u64).collect(),
-            None => vec![1; sizes.len()],
-        };
-        let names = Names { base: "base_dilations", dilation: "window_dilations" };
-        let mut windows = self.windows(op, &names, &sizes, &positions, &t.dims)?;
-        let wide = if t.dtype.is_float() { DType::F32 } else { t.dtype };
+        // What is only chosen among needs no more bits than it has.
+        let chosen = matches!(how, Combine::Max | Combine::Min) && matches!(t.dtype, DType::BF16 | DType::F16);
+        let wide = if t.dtype.is_float() && !chosen { DType::F32 } else { t.dtype };
         let scalar = Shape { dims: vec![], dtype: wide };
         let neutral = self.constant(bits_to_bytes(how.identity(wide), wide), &scalar, name, site.clone());
-        let full = Shape { dims: sizes.clone(), dtype: wide };
-        let mut y = self.map(MapOp::Convert, &[x], &full, name, site.clone());
-        for (d, w) in windows.iter_mut().enumerate() {
-            let whole =
-                w.size >= sizes[d] && w.size > 1 && w.count == sizes[d] && (w.stride, w.dilation, w.base) == (1, 1, 1);
-            // What running sums pad is at most as long again.
-            let short = sizes[d] <= 1 << 30;
-            if whole && short && (w.low == 0 || w.low as u64 == w.size - 1) {
-                y = self.running(how, y, d, w.low == 0, neutral, name, &site);
-                *w = Window::unit(w.count);
-            }
-        }
-        y = self.padded(op, y, neutral, &windows, name, &site)?;
-        for (d, w) in windows.iter().enumerate() {
-            y = self.windowed(how, y, d, w, name, &site);
-        }
+        let full = Shape { dims: self.node(x).dims.clone(), dtype: wide };
+        let x = self.map(MapOp::Convert, &[x], &full, name, site.clone());
+        let y = self.windows_of(op, how, Value::One(x), Value::One(neutral), Value::One(init), t, name, &site)?;
+        let Some(mut y) = y.one() else { return Err(self.error(op.opcode.name(), op.loc, "has no code")) };
         let natural = self.splat_of(init).is_some_and(|b| register_bits(&b, t.dtype) == how.identity(t.dtype));
         if !natural {
             let init = self.map(MapOp::Convert, &[init], &scalar, name, site.clone());
@@ -179,33 +161,118 @@ impl Builder<'_> {
         Ok(self.map(MapOp::Convert, &[y], t, name, site))
     }
 
+    /// All windows of `x`, reduced; `init` alone where there are none to reduce.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn windows_of(
+        &mut self,
+        op: &Op,
+        how: Combine,
+        x: Value,
+        neutral: Value,
+        init: Value,
+        t: &Shape,
+        name: &'static str,
+        site: &(String, String),
+    ) -> Result<Value, LowerError> {
+        let sizes = self.sizes(x);
+        if t.dims.contains(&0) || sizes.contains(&0) {
+            return Ok(self.each(init, |b, i, _| {
+                let t = Shape { dims: t.dims.clone(), dtype: b.node(i).dtype };
+                b.broadcast(i, vec![], &t, name, site.clone())
+            }));
+        }
+        let positions: Vec<u64> = match op.attrs.ints("window_dimensions") {
+            Some(v) => v.iter().map(|&v| v.max(1) as u64).collect(),
+            None => vec![1; sizes.len()],
+        };
+        let names = Names { base: "base_dilations", dilation: "window_dilations" };
+        let mut windows = self.windows(op, &names, &sizes, &positions, &t.dims)?;
+        let neutral: Vec<NodeId> = neutral.nodes().collect();
+        let mut y = x;
+        for (d, w) in windows.iter_mut().enumerate() {
+            let whole =
+                w.size >= sizes[d] && w.size > 1 && w.count == sizes[d] && (w.stride, w.dilation, w.base) == (1, 1, 1);
+            // What running sums pad is at most as long again.
+            let short = sizes[d] <= 1 << 30;
+            if whole && short && (w.low == 0 || w.low as u64 == w.size - 1) {
+                y = self.running(how, y, d, w.low == 0, &neutral, name, site);
+                *w = Window::unit(w.count);
+            }
+        }
+        let mut failed = None;
+        y = self.each(y, |b, x, i| match b.padded(op, x, neutral[i], &windows, name, site) {
+            Ok(x) => x,
+            Err(e) => {
+                failed = Some(e);
+                x
+            }
+        });
+        if let Some(e) = failed {
+            return Err(e);
+        }
+        for (d, w) in windows.iter().enumerate() {
+            y = self.windowed(how, y, d, w, name, site);
+        }
+        Ok(y)
+    }
+
+    fn sizes(&self, v: Value) -> Vec<u64> {
+        v.nodes().next().map(|n| self.node(n).dims.clone()).unwrap_or_default()
+    }
+
+    /// `how` of two values of one shape; the second may be a scalar.
+    pub(super) fn join(
+        &mut self,
+        how: Combine,
+        a: Value,
+        b: Value,
+        name: &'static str,
+        site: &(String, String),
+    ) -> Value {
+        let dims = self.sizes(a);
+        match (a, b) {
+            (Value::Pair(t, p), Value::Pair(_, q)) => {
+                let mut c = Chain { b: self, dims, name, site: site.clone() };
+                wide::combine(&mut c, how, t, p, q).map_or(a, |p| Value::Pair(t, p))
+            }
+            (Value::One(p), Value::One(q)) => {
+                let t = Shape { dims, dtype: self.node(p).dtype };
+                Value::One(self.map(elementwise(how), &[p, q], &t, name, site.clone()))
+            }
+            _ => a,
+        }
+    }
+
     /// Everything up to each element of dimension `d`, or from it on.
     #[allow(clippy::too_many_arguments)]
     fn running(
         &mut self,
         how: Combine,
-        x: NodeId,
+        x: Value,
         d: usize,
         from: bool,
-        neutral: NodeId,
+        neutral: &[NodeId],
         name: &'static str,
         site: &(String, String),
-    ) -> NodeId {
-        let t = Shape { dims: self.node(x).dims.clone(), dtype: self.node(x).dtype };
-        let none = vec![0; t.dims.len()];
-        let size = t.dims[d];
+    ) -> Value {
+        let sizes = self.sizes(x);
+        let none = vec![0; sizes.len()];
+        let size = sizes[d];
         let (mut y, mut step) = (x, 1);
         while step < size {
             // Padded once, the operand gives all shifted ones as slices.
             let shifts = (1..RADIX).filter(|i| i * step < size).count() as u64;
-            let (mut low, mut dims) = (none.clone(), t.dims.clone());
+            let (mut low, mut dims) = (none.clone(), sizes.clone());
             low[d] = if from { 0 } else { (shifts * step) as i64 };
             dims[d] += shifts * step;
-            let long = self.pad_with(y, neutral, &low, &none, &Shape { dims, dtype: t.dtype }, name, site.clone());
+            let long = self.each(y, |b, y, i| {
+                let t = Shape { dims: dims.clone(), dtype: b.node(y).dtype };
+                b.pad_with(y, neutral[i], &low, &none, &t, name, site.clone())
+            });
             for i in 1..=shifts {
                 let start = if from { i } else { shifts - i } * step;
-                let shifted = self.cut(long, d, [start, 1, size], name, site);
-                y = self.map(elementwise(how), &[y, shifted], &t, name, site.clone());
+                let shifted = self.each(long, |b, v, _| b.cut(v, d, [start, 1, size], name, site));
+                y = self.join(how, y, shifted, name, site);
             }
             step *= RADIX;
         }
@@ -216,33 +283,29 @@ impl Builder<'_> {
     fn windowed(
         &mut self,
         how: Combine,
-        x: NodeId,
+        x: Value,
         d: usize,
         w: &Window,
         name: &'static str,
         site: &(String, String),
-    ) -> NodeId {
-        let m = elementwise(how);
-        let dtype = self.node(x).dtype;
-        let combine = |b: &mut Self, p: Option<NodeId>, q: NodeId| match p {
-            None => q,
-            Some(p) => {
-                let t = Shape { dims: b.node(q).dims.clone(), dtype };
-                b.map(m, &[p, q], &t, name, site.clone())
-            }
-        };
-        let mut sum = None;
+    ) -> Value {
+        let mut sum: Option<Value> = None;
         let (mut level, mut covers, mut done) = (x, 1, 0);
         while done < w.size {
             if w.size <= SHORT || w.size & covers != 0 {
-                let part = self.cut(level, d, [done * w.dilation, w.stride, w.count], name, site);
-                sum = Some(combine(self, sum, part));
+                let at = [done * w.dilation, w.stride, w.count];
+                let part = self.each(level, |b, v, _| b.cut(v, d, at, name, site));
+                sum = Some(match sum {
+                    None => part,
+                    Some(s) => self.join(how, s, part, name, site),
+                });
                 done += covers;
             }
             if w.size > SHORT && done < w.size {
-                let rest = self.node(level).dims[d] - covers * w.dilation;
-                let [near, far] = [0, covers * w.dilation].map(|s| self.cut(level, d, [s, 1, rest], name, site));
-                level = combine(self, Some(near), far);
+                let rest = self.sizes(level)[d] - covers * w.dilation;
+                let [near, far] =
+                    [0, covers * w.dilation].map(|s| self.each(level, |b, v, _| b.cut(v, d, [s, 1, rest], name, site)));
+                level = self.join(how, near, far, name, site);
                 covers *= 2;
             }
         }

@@ -11,6 +11,8 @@
 //! what happens to results: the first slice of `k` overwrites the accumulators in VMEM, the middle ones add, the last applies the epilogue
 //! and writes the output block.
 //!
+//! Where windows slide over the stream operand ([`window`]), a block has planes, and the contraction runs over the window's positions too.
+//!
 //! Operands that are not in the MXU's format, or whose contracted dimension does not run along lanes, are prepared once per
 //! block: converted, or transposed by an XLU, into a scratch block. Padding along `k` is zeroed once, before the first DMA, and no DMA touches it.
 
@@ -18,11 +20,13 @@ mod epilogue;
 mod operands;
 mod plan;
 mod steps;
+mod window;
 
 use std::collections::BTreeMap;
 
 use tpusim_isa::num::{DType, Format};
 use tpusim_isa::op::Op;
+use tpusim_isa::program::SReg;
 
 use super::cells::{packing, stored_bytes};
 use super::emit::{EmitError, Emitter, ZERO};
@@ -31,6 +35,7 @@ use super::nest::{Body, Ends, Iter, Nest};
 use super::scalar::{Bases, Scalar};
 use super::vector::Store;
 use plan::*;
+pub use window::{MAX_SLIDES, Slide, slack};
 
 /// One operand of a product, over `[batches.., own rows or columns, k]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +65,9 @@ pub struct DotKernel {
     pub stores: Vec<Store>,
     /// Scalars that move what is read and written.
     pub scalars: Vec<Scalar>,
+    /// How windows slide along the dimensions right before the rows; at most [`MAX_SLIDES`]. Then `k` is the contraction at one position
+    /// of the window.
+    pub slides: Vec<Slide>,
 }
 
 /// Sizes chosen for a kernel.
@@ -73,6 +81,10 @@ pub struct DotTiling {
     pub k: u64,
     /// Rows of a step, over all row-split MXUs.
     pub chunk: u64,
+    /// Elements of a block along the first dimension with a window; 1 if there is none.
+    pub outer: u64,
+    /// Elements of a step along each dimension with a window.
+    pub boxes: [u32; MAX_SLIDES],
     /// MXUs along `k`.
     pub k_split: u32,
     /// MXUs along columns.
@@ -97,21 +109,37 @@ impl DotKernel {
     /// Rows a step's chunk is a multiple of when `row_split` MXUs share it: whole pushes, and whole registers of every block that the
     /// epilogue reads or writes.
     pub fn chunk_unit(&self, row_split: u32) -> u64 {
-        let own = self.dims.len() - 2;
-        let loads =
-            self.nodes.iter().filter_map(|n| if let Kind::Load(a) = &n.kind { Some((a, n.dtype)) } else { None });
-        let stores = self.stores.iter().map(|s| (&s.access, self.nodes[s.node].dtype));
-        let widest = loads.chain(stores).filter(|(a, _)| a.strides[own] != 0).map(|(_, t)| packing(t)).max();
         let unit = self.push_rows() * u64::from(row_split);
-        if u64::from(widest.unwrap_or(1)) <= self.format.packing() as u64 {
+        if u64::from(self.widest()) <= self.format.packing() as u64 {
             return unit;
         }
         (1..=4).map(|i| i * unit).find(|u| u.is_multiple_of(8 * FINISH_PARTS)).unwrap_or(unit)
     }
 
+    /// Elements of a 32-bit word of the narrowest array that the epilogue reads or writes row by row.
+    pub fn widest(&self) -> u32 {
+        let own = self.dims.len() - 2;
+        let loads =
+            self.nodes.iter().filter_map(|n| if let Kind::Load(a) = &n.kind { Some((a, n.dtype)) } else { None });
+        let stores = self.stores.iter().map(|s| (&s.access, self.nodes[s.node].dtype));
+        loads.chain(stores).filter(|(a, _)| a.strides[own] != 0).map(|(_, t)| packing(t)).max().unwrap_or(1)
+    }
+
+    /// Whether the epilogue of planes of `rows` rows runs on what a push gives, and on how many groups of 8 rows at once; `None` if
+    /// it has to wait for the whole chunk.
+    pub fn plane_parts(&self, rows: u64) -> Option<u32> {
+        let (groups, q) = (rows.div_ceil(8) as u32, self.format.packing() as u32);
+        if groups.is_multiple_of(q) && self.widest() <= q {
+            return Some(q);
+        }
+        (groups == 1 || self.widest() == 1).then_some(1)
+    }
+
     /// How the stream operand reaches the MXU.
     pub fn stream_route(&self) -> Route {
-        route(&self.stream, self.format)
+        let r = route(&self.stream, self.format);
+        // Planes have contracted elements along lanes.
+        if self.slides.is_empty() { r } else { Route { lanes_along_k: true, transpose: false, ..r } }
     }
 
     /// How the weights operand reaches the MXU.
@@ -167,7 +195,11 @@ fn route(o: &Operand, format: Format) -> Route {
 
 impl Body for Lowering<'_> {
     fn prepare(&mut self, e: &mut Emitter<'_>, nest: &Nest) -> Result<(), EmitError> {
-        self.zero_padding(e, nest, &self.stream)?;
+        if self.planes.is_empty() {
+            self.zero_padding(e, nest, &self.stream)?;
+        } else {
+            self.zero_planes(e, nest)?;
+        }
         self.zero_padding(e, nest, &self.weights)
     }
 
@@ -177,12 +209,15 @@ impl Body for Lowering<'_> {
                 self.prepare_block(e, nest, it, r)?;
             }
         }
+        if nest.attached(self.stream.stream) == level {
+            self.zero_outside(e, nest, it)?;
+        }
         Ok(())
     }
 
     fn compute(&mut self, e: &mut Emitter<'_>, nest: &Nest, it: &Iter) -> Result<(), EmitError> {
         let ends = self.k_level.map_or(Ends { first: true, last: true }, |l| it.ends[l]);
-        let groups = self.k_groups();
+        let groups = self.k_groups() * self.positions();
         let variant = |g: u32| Variant { first: ends.first && g == 0, last: ends.last && g + 1 == groups };
         let mut segments: Vec<(u32, Variant)> = Vec::new();
         for g in 0..groups {
@@ -191,37 +226,74 @@ impl Body for Lowering<'_> {
                 _ => segments.push((1, variant(g))),
             }
         }
-        let chunk_acc = self.t.chunk as u32 / 8 * self.out_tiles * 8;
-        let chunk_stream = self.t.chunk as u32 / (8 * self.q()) * 8 * self.stream.lane_tiles;
-        let inline = self.inline();
-        e.repeat(self.chunks(), |e, chunk| {
-            let acc_chunk = e.affine(chunk, chunk_acc as i32, self.acc.0 as i32)?;
-            let stream = self.ready_base(e, nest, it, &self.stream)?;
-            if chunk != ZERO {
-                let t = e.affine(chunk, chunk_stream as i32, 0)?;
-                e.ss(Op::SAdd, stream, stream, t);
+        let trips = if self.planes.is_empty() { vec![self.chunks()] } else { self.planes.trips.clone() };
+        self.chunk_loops(e, nest, it, &trips, &mut Vec::new(), &segments, ends.last)
+    }
+}
+
+impl Lowering<'_> {
+    /// Loops over the chunks of a block, `trips` of them along each dimension, with `chunk` the counters so far.
+    #[allow(clippy::too_many_arguments)]
+    fn chunk_loops(
+        &mut self,
+        e: &mut Emitter<'_>,
+        nest: &Nest,
+        it: &Iter,
+        trips: &[u32],
+        chunk: &mut Vec<SReg>,
+        segments: &[(u32, Variant)],
+        last: bool,
+    ) -> Result<(), EmitError> {
+        if let Some(&trip) = trips.get(chunk.len()) {
+            return e.repeat(trip, |e, c| {
+                chunk.push(c);
+                self.chunk_loops(e, nest, it, trips, chunk, segments, last)?;
+                chunk.pop();
+                Ok(())
+            });
+        }
+        let acc_chunk = e.affine(ZERO, 0, self.acc.0 as i32)?;
+        let stream = self.ready_base(e, nest, it, &self.stream)?;
+        if self.planes.origin() > 0 {
+            e.si(Op::SAddi, stream, stream, self.planes.origin() as i32);
+        }
+        for (i, &c) in chunk.iter().enumerate().filter(|(_, c)| **c != ZERO) {
+            let (acc_step, stream_step) = self.chunk_steps(i);
+            for (r, step) in [(acc_chunk, acc_step), (stream, stream_step)] {
+                let t = e.affine(c, step as i32, 0)?;
+                e.ss(Op::SAdd, r, r, t);
                 e.free(t);
             }
-            let weights = self.ready_base(e, nest, it, &self.weights)?;
-            let mut site = Site {
-                nest,
-                it,
-                chunk,
-                acc_chunk,
-                acc: ZERO,
-                blocks: BTreeMap::new(),
-                first_col: ZERO,
-                first_row: ZERO,
-                inline,
-            };
-            self.pipeline(e, &mut site, [stream, weights], &segments)?;
-            if ends.last && !inline {
-                self.finish_block(e, &mut site)?;
-            }
-            for r in [acc_chunk, stream, weights] {
-                e.free(r);
-            }
-            Ok(())
-        })
+        }
+        let weights = self.ready_base(e, nest, it, &self.weights)?;
+        let inline = self.inline();
+        let mut site = Site {
+            nest,
+            it,
+            chunk: chunk.clone(),
+            acc_chunk,
+            acc: ZERO,
+            blocks: BTreeMap::new(),
+            first_col: ZERO,
+            first_row: ZERO,
+            inline,
+        };
+        self.pipeline(e, &mut site, [stream, weights], segments)?;
+        if last && !inline {
+            self.finish_block(e, &mut site)?;
+        }
+        for r in [acc_chunk, stream, weights] {
+            e.free(r);
+        }
+        Ok(())
+    }
+
+    /// VMEM rows from a chunk to the next along dimension `i` of the chunks, in the accumulators and in the stream operand.
+    fn chunk_steps(&self, i: usize) -> (u32, u32) {
+        if !self.planes.is_empty() {
+            return (self.planes.chunk_out(i, &self.planes.acc_pitch), self.planes.chunk_step(i));
+        }
+        let rows = self.t.chunk as u32;
+        (rows / 8 * self.out_tiles * 8, rows / (8 * self.q()) * 8 * self.stream.lane_tiles)
     }
 }

@@ -38,8 +38,11 @@ impl<'k> Lowering<'k> {
                     clear(e, at + t * 8, s.lane_tiles * 8, tile_rows)?;
                 }
             } else {
+                // The last rows of each window position's plane.
                 let first = self.t.k as u32 / tile * 8 * s.lane_tiles;
-                clear(e, at + first, 8, (rows - first) / 8)?;
+                for plane in (0..rows).step_by(s.plane_rows.max(8) as usize) {
+                    clear(e, at + plane + first, 8, (s.plane_rows - first) / 8)?;
+                }
             }
         }
         Ok(())

@@ -8,8 +8,9 @@ use tpusim_isa::program::{DmaDir, SReg};
 use super::super::cells::{Shape, packing, stored_bytes};
 use super::super::emit::{EmitError, Emitter};
 use super::super::expr::{Access, Kind, NodeIx};
-use super::super::nest::{Iter, Level, Nest, Stream};
+use super::super::nest::{Iter, Level, Nest, Outer, Stream};
 use super::super::vcode::Object;
+use super::window::{Layout, Planes};
 use super::*;
 
 /// A block of an operand as the MXU code reads it: packed registers of the MXU's format.
@@ -22,6 +23,8 @@ pub(super) struct Ready {
     pub(super) lane_tiles: u32,
     /// Rows (of elements) of the block.
     pub(super) rows: u32,
+    /// VMEM rows from one window position to the next.
+    pub(super) plane_rows: u32,
     pub(super) route: Route,
     pub(super) dtype: DType,
     /// Lane tiles and rows of the block in HBM's type, where they differ (transposes).
@@ -46,6 +49,8 @@ pub(super) struct Lowering<'k> {
     /// Array dimension.
     pub(super) dim: u32,
     pub(super) xlu: u32,
+    /// Planes of the blocks, where windows slide.
+    pub(super) planes: Planes,
 }
 
 /// What a step does with its results.
@@ -62,12 +67,24 @@ pub(super) struct StepRegs {
     pub(super) stream_next: SReg,
     pub(super) weights_next: SReg,
     pub(super) out: SReg,
+    /// Contracted elements left, of this step and the next; zero where none are missing.
+    pub(super) left: SReg,
+    pub(super) left_next: SReg,
 }
 
 impl Ready {
     fn empty() -> Ready {
         let route = Route { lanes_along_k: true, transpose: false, convert: false };
-        Ready { stream: 0, scratch: None, lane_tiles: 0, rows: 0, route, dtype: DType::F32, source_lane_tiles: 0 }
+        Ready {
+            stream: 0,
+            scratch: None,
+            lane_tiles: 0,
+            rows: 0,
+            plane_rows: 0,
+            route,
+            dtype: DType::F32,
+            source_lane_tiles: 0,
+        }
     }
 }
 
@@ -75,8 +92,8 @@ impl Ready {
 pub(super) struct Site<'s> {
     pub(super) nest: &'s Nest,
     pub(super) it: &'s Iter,
-    /// Counter of the loop over row chunks.
-    pub(super) chunk: SReg,
+    /// Counters of the loops over chunks.
+    pub(super) chunk: Vec<SReg>,
     /// First accumulator row of the chunk.
     pub(super) acc_chunk: SReg,
     pub(super) acc: SReg,
@@ -94,10 +111,15 @@ impl<'k> Lowering<'k> {
         bases: &Bases<'_>,
     ) -> Result<Self, EmitError> {
         let n = k.dims.len();
-        let mut order: Vec<(usize, u64)> = (0..n - 2).map(|d| (d, 1)).collect();
+        let first_slide = n - 2 - k.slides.len();
+        let mut order: Vec<(usize, u64)> = (0..first_slide).map(|d| (d, 1)).collect();
+        let outer = (!k.slides.is_empty()).then_some((first_slide, t.outer));
         if t.cols_outer {
-            order.extend([(n - 1, t.cols), (n - 2, t.rows)]);
+            order.push((n - 1, t.cols));
+            order.extend(outer);
+            order.push((n - 2, t.rows));
         } else {
+            order.extend(outer);
             order.extend([(n - 2, t.rows), (n - 1, t.cols)]);
         }
         let mut levels = Vec::new();
@@ -132,12 +154,14 @@ impl<'k> Lowering<'k> {
             out_tiles,
             dim,
             xlu: 0,
+            planes: Planes::new(k, &t, out_tiles),
         };
         let k_pad = low.k_groups() * t.k_split * dim;
         let row_pad = low.padded_rows();
         low.stream = low.add_operand(e, &k.stream, k.stream_route(), row_pad, k_pad, n - 2, bases);
         let col_pad = out_tiles * 128;
         low.weights = low.add_operand(e, &k.weights, k.weights_route(), col_pad, k_pad, n - 1, bases);
+        low.planes.weights_plane = low.weights.plane_rows;
         for (ix, node) in k.nodes.iter().enumerate() {
             if let Kind::Load(access) = &node.kind {
                 let shape = low.add_block(access, node.dtype, DmaDir::Load, bases);
@@ -148,12 +172,18 @@ impl<'k> Lowering<'k> {
             let shape = low.add_block(&s.access, k.nodes[s.node].dtype, DmaDir::Store, bases);
             low.stores.push((s.node, shape));
         }
-        low.acc.0 = e.vmem(row_pad / 8 * out_tiles * 8);
+        let groups = if k.slides.is_empty() { row_pad / 8 } else { low.planes.outputs() * low.planes.groups };
+        low.acc.0 = e.vmem(groups * out_tiles * 8);
         Ok(low)
     }
 
     pub(super) fn k_groups(&self) -> u32 {
         (self.t.k as u32).div_ceil(self.dim * self.t.k_split)
+    }
+
+    /// Positions of the window.
+    pub(super) fn positions(&self) -> u32 {
+        self.k.slides.iter().map(|s| s.size as u32).product()
     }
 
     pub(super) fn col_groups(&self) -> u32 {
@@ -165,6 +195,11 @@ impl<'k> Lowering<'k> {
     }
 
     pub(super) fn padded_rows(&self) -> u32 {
+        if !self.planes.is_empty() {
+            let rows = self.t.rows as u32;
+            let tile = if self.inline() { 8 * self.k.widest() } else { 8 * FINISH_PARTS as u32 };
+            return rows.next_multiple_of(tile.max(8 * packing(self.k.stream.dtype)));
+        }
         self.chunks() * self.t.chunk as u32
     }
 
@@ -221,31 +256,54 @@ impl<'k> Lowering<'k> {
             })
             .collect();
         let pad_rows_up = pad_rows.next_multiple_of(if route.transpose { 128 } else { tile });
+        let plane_rows = pad_rows_up.div_ceil(tile) * 8 * lane_tiles;
+        let windowed = !self.planes.is_empty();
+        let columns = own_dim == self.k.dims.len() - 1;
+        let mut layout = Layout { outer: Vec::new(), first: 0, reserve: 0, shift: None };
+        let mut positions = 1;
+        if windowed && columns {
+            positions = self.positions();
+            let steps = self.k.slides.iter().filter(|s| s.size > 1);
+            layout.outer = steps.map(|s| Outer { count: s.size as u32, hbm_stride: s.weights, pitch: 0 }).collect();
+        } else if windowed {
+            let first = batches - self.k.slides.len();
+            let cut = self.level_dim.iter().position(|&d| d == first).map(|l| (l, self.k.dims[first]));
+            layout = self.planes.layout(plane_rows, cut);
+        }
         self.streams.push(Stream {
             dir: DmaDir::Load,
             elem_bytes: stored_bytes(o.dtype),
             base: bases.addr(a),
             level_strides,
-            outer: Vec::new(),
+            outer: layout.outer,
             rows,
             row_stride,
             cols,
             col_stride,
             lane_tiles,
-            plane_rows: pad_rows_up.div_ceil(tile) * 8 * lane_tiles,
+            plane_rows,
+            first: layout.first,
+            reserve: layout.reserve,
+            shift: layout.shift,
         });
         let stream = self.streams.len() - 1;
         let (ready_rows, ready_tiles) =
             if route.transpose { (own_pad.next_multiple_of(128), k_pad.div_ceil(128)) } else { (pad_rows, lane_tiles) };
-        let scratch = (route.transpose || route.convert).then(|| {
-            let rows = ready_rows.next_multiple_of(128).div_ceil(8 * self.q()) * 8 * ready_tiles;
-            (e.vmem(rows), e.object())
-        });
+        // What slides is converted on its way to the array.
+        let prepared = (route.transpose || route.convert) && (columns || !windowed);
+        let ready_plane = match prepared {
+            true => ready_rows.next_multiple_of(128).div_ceil(8 * self.q()) * 8 * ready_tiles,
+            false => plane_rows,
+        };
+        let scratch = prepared.then(|| (e.vmem(ready_plane * positions), e.object()));
+        // Planes that are prepared one after the other are as good as one.
+        let rows = if positions > 1 { ready_rows.next_multiple_of(128) * positions } else { pad_rows };
         Ready {
             stream,
             scratch,
             lane_tiles: ready_tiles,
-            rows: pad_rows,
+            rows,
+            plane_rows: ready_plane,
             route,
             dtype: o.dtype,
             source_lane_tiles: lane_tiles,
@@ -262,18 +320,26 @@ impl<'k> Lowering<'k> {
         let tile = 8 * packing(dtype);
         let padded = if varies_row { self.padded_rows() } else { 1 };
         let plane_rows = padded.div_ceil(tile) * 8 * lane_tiles;
+        let slides = n - 2 - self.planes.slides.len()..n - 2;
+        let (pitch, outer, reserve) = self.planes.block(&a.strides[slides], plane_rows);
+        if !self.planes.is_empty() {
+            self.planes.blocks.insert(self.streams.len(), pitch);
+        }
         self.streams.push(Stream {
             dir,
             elem_bytes: stored_bytes(dtype),
             base: bases.addr(a),
             level_strides: self.level_dim.iter().map(|&d| if d < n { s(d) } else { 0 }).collect(),
-            outer: Vec::new(),
+            outer,
             rows,
             row_stride: s(n - 2),
             cols,
             col_stride: if cols == 1 { i64::from(stored_bytes(dtype)) } else { s(n - 1) },
             lane_tiles,
             plane_rows,
+            first: 0,
+            reserve,
+            shift: None,
         });
         Shape {
             stream: self.streams.len() - 1,
@@ -288,6 +354,9 @@ impl<'k> Lowering<'k> {
 
     /// Whether the epilogue can run on what one push gives: every packed output needs whole registers.
     pub(super) fn inline(&self) -> bool {
+        if !self.planes.is_empty() {
+            return self.k.plane_parts(self.t.rows).is_some();
+        }
         let widest = self.stores.iter().map(|(_, s)| *s).chain(self.loads.values().copied()).filter(|s| s.varies_row);
         widest.map(|s| packing(s.dtype)).max().unwrap_or(1) <= self.q()
     }

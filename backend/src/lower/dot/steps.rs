@@ -6,7 +6,9 @@ use tpusim_isa::program::SReg;
 use super::super::emit::{EmitError, Emitter, ZERO};
 use super::super::expr::{Kind, Parts};
 use super::super::math::Val;
-use super::super::vcode::{Object, Place, V};
+use super::super::vcode::{M, Object, Place, V};
+use super::epilogue::Cell;
+use super::window::{Digit, Planes};
 use super::*;
 
 impl<'k> Lowering<'k> {
@@ -75,8 +77,26 @@ impl<'k> Lowering<'k> {
     }
 
     /// Streams push `j` of a step (one register per MXU).
-    pub(super) fn push_rows(&self, e: &mut Emitter<'_>, object: Object, base: SReg, j: u32) {
+    pub(super) fn push_rows(&self, e: &mut Emitter<'_>, object: Object, base: SReg, j: u32, masks: &[Option<M>]) {
         let halves = self.halves();
+        if !self.planes.is_empty() {
+            for mi in 0..self.t.row_split {
+                let row = j * self.t.row_split + mi;
+                for ki in 0..self.t.k_split {
+                    let mut half = |h: u32| {
+                        let tile = ki * halves + h;
+                        let mask = masks.get(tile as usize).copied().flatten();
+                        self.plane_rows(e, object, base, row, tile, mask)
+                    };
+                    let lo = half(0);
+                    let hi = if halves > 1 { half(1) } else { lo };
+                    for ni in 0..self.t.col_split {
+                        e.code.mxu_mul(self.mxu(ki, ni, mi), lo, hi, self.k.format);
+                    }
+                }
+            }
+            return;
+        }
         for mi in 0..self.t.row_split {
             let row = j * self.t.row_split + mi;
             for ki in 0..self.t.k_split {
@@ -107,13 +127,16 @@ impl<'k> Lowering<'k> {
                 // cell[half][group]
                 let mut cells: Vec<Vec<V>> = vec![Vec::new(); halves as usize];
                 for g in 0..q {
+                    // Pushes that do not divide repeat the last group.
+                    let group = self.planes.group(row * q + g);
                     for (h, cell) in cells.iter_mut().enumerate() {
-                        let place = Place {
-                            object: self.acc.1,
-                            base: s.acc,
-                            offset: (((row * q + g) * self.out_tiles + ni * halves + h as u32) * 8) as i32,
-                        };
-                        let mut sum = if v.first { None } else { Some(e.code.load(place)) };
+                        let tile = ni * halves + h as u32;
+                        let at = group.as_ref().map_or(0, |(at, g)| {
+                            Planes::output(at, &self.planes.acc_pitch) + (g * self.out_tiles + tile) * 8
+                        });
+                        let place = Place { object: self.acc.1, base: s.acc, offset: at as i32 };
+                        let load = !v.first && group.is_some();
+                        let mut sum = load.then(|| e.code.load(place));
                         for ki in 0..self.t.k_split {
                             let mut r = e.code.mxu_pop(self.mxu(ki, ni, mi));
                             if round {
@@ -124,7 +147,7 @@ impl<'k> Lowering<'k> {
                                 Some(x) => e.code.v(add, &[x, r]),
                             });
                         }
-                        if let Some(x) = sum {
+                        if let Some(x) = sum.filter(|_| group.is_some()) {
                             if v.last && s.inline {
                                 cell.push(x);
                             } else {
@@ -136,9 +159,31 @@ impl<'k> Lowering<'k> {
                 if v.last && s.inline {
                     for (h, cell) in cells.into_iter().enumerate() {
                         let product: Parts = cell.into_iter().map(Val::V).collect();
-                        self.epilogue(e, s, row, q, ni * halves + h as u32, product)?;
+                        self.finish_push(e, s, row, ni * halves + h as u32, product)?;
                     }
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies the epilogue to what push `row` gave in lane tile `tile`.
+    fn finish_push(
+        &mut self,
+        e: &mut Emitter<'_>,
+        s: &Site<'_>,
+        row: u32,
+        tile: u32,
+        product: Parts,
+    ) -> Result<(), EmitError> {
+        let q = self.q();
+        if self.planes.is_empty() {
+            return self.epilogue(e, s, &Cell { plane: Vec::new(), row, parts: q, tile }, product);
+        }
+        let parts = self.k.plane_parts(self.t.rows).unwrap_or(1);
+        for (i, part) in product.chunks(parts as usize).enumerate() {
+            if let Some((plane, g)) = self.planes.group(row * q + i as u32 * parts) {
+                self.epilogue(e, s, &Cell { plane, row: g / parts, parts, tile }, part.to_vec())?;
             }
         }
         Ok(())
@@ -158,9 +203,12 @@ impl<'k> Lowering<'k> {
         let pushes = self.pushes();
         let (so, wo) = (self.object_of(s.nest, s.it, &self.stream), self.object_of(s.nest, s.it, &self.weights));
         let early = pushes - lag;
+        let ragged = self.ragged();
+        let masks = self.lane_masks(e, ragged.then_some(r.left));
+        let masks_next = if next { self.lane_masks(e, ragged.then_some(r.left_next)) } else { Vec::new() };
         for j in 0..pushes {
             if j < early {
-                self.push_rows(e, so, r.stream, j + lag);
+                self.push_rows(e, so, r.stream, j + lag, &masks);
                 if next {
                     self.push_weights(e, wo, r.weights_next, j, early);
                 }
@@ -171,7 +219,7 @@ impl<'k> Lowering<'k> {
                     }
                     self.latch(e);
                 }
-                self.push_rows(e, so, r.stream_next, j + lag - pushes);
+                self.push_rows(e, so, r.stream_next, j + lag - pushes, &masks_next);
             }
             self.pop_rows(e, s, j, v)?;
         }
@@ -186,37 +234,50 @@ impl<'k> Lowering<'k> {
         bases: [SReg; 2],
         segments: &[(u32, Variant)],
     ) -> Result<(), EmitError> {
-        let cols = self.col_groups();
         let pushes = self.pushes();
         let interval = e.chip.mxu_interval(self.k.format).max(1);
         let capacity = (*e.chip.mxu.result_queue / (self.q() * self.halves())).max(2) - 1;
         let lag = ((*e.chip.mxu.latency + 32).div_ceil(interval) + 1).min(pushes).min(capacity);
-        let out_step = self.halves() * self.t.col_split * 8;
-        // Counters of the next step: `k` and column group. Its addresses follow from them.
-        let (kn, nn) = (e.sreg()?, e.sreg()?);
-        let r = StepRegs { stream: e.sreg()?, stream_next: e.sreg()?, weights_next: e.sreg()?, out: e.sreg()? };
-        e.sli(kn, 0);
-        e.sli(nn, 0);
-        self.step_addresses(e, r, kn, nn, bases)?;
+        let digits = self.digits();
+        let counters = digits.iter().map(|_| e.sreg()).collect::<Result<Vec<SReg>, EmitError>>()?;
+        let mut r = StepRegs {
+            stream: e.sreg()?,
+            stream_next: e.sreg()?,
+            weights_next: e.sreg()?,
+            out: e.sreg()?,
+            left: ZERO,
+            left_next: ZERO,
+        };
+        let ragged = self.ragged();
+        if ragged {
+            (r.left, r.left_next) = (e.sreg()?, e.sreg()?);
+        }
+        for &c in &counters {
+            e.sli(c, 0);
+        }
+        self.step_addresses(e, r, &digits, &counters, bases)?;
         let (so, wo) = (self.object_of(s.nest, s.it, &self.stream), self.object_of(s.nest, s.it, &self.weights));
         self.push_weights(e, wo, r.weights_next, 0, 1);
         self.latch(e);
+        let masks = self.lane_masks(e, ragged.then_some(r.left_next));
         for j in 0..lag {
-            self.push_rows(e, so, r.stream_next, j);
+            self.push_rows(e, so, r.stream_next, j, &masks);
         }
         e.flush()?;
+        let cols = self.col_groups();
         let mut one = |e: &mut Emitter<'_>, s: &mut Site<'_>, v: Variant, next: bool| -> Result<(), EmitError> {
             // This step is what was next; then the odometer moves on.
             e.si(Op::SAddi, r.stream, r.stream_next, 0);
-            e.si(Op::SMuli, r.out, nn, out_step as i32);
+            if ragged {
+                e.si(Op::SAddi, r.left, r.left_next, 0);
+            }
+            match digits.iter().zip(&counters).find(|(d, _)| d.out > 0) {
+                Some((d, &c)) => e.si(Op::SMuli, r.out, c, d.out as i32),
+                None => e.sli(r.out, 0),
+            }
             if next {
-                let c = e.sreg()?;
-                e.si(Op::SAddi, nn, nn, 1);
-                e.si(Op::SEqi, c, nn, cols as i32);
-                e.ss4(Op::SSel, nn, c, ZERO, nn);
-                e.ss(Op::SAdd, kn, kn, c);
-                e.free(c);
-                self.step_addresses(e, r, kn, nn, bases)?;
+                self.advance(e, &digits, &counters)?;
+                self.step_addresses(e, r, &digits, &counters, bases)?;
             }
             self.site_addresses(e, s, r.out)?;
             self.step(e, s, r, lag, v, next)?;
@@ -233,31 +294,75 @@ impl<'k> Lowering<'k> {
                 one(e, s, v, false)?;
             }
         }
-        for x in [kn, nn, r.stream, r.stream_next, r.weights_next, r.out] {
+        let left = [r.left, r.left_next].into_iter().filter(|x| *x != ZERO);
+        for x in counters.into_iter().chain([r.stream, r.stream_next, r.weights_next, r.out]).chain(left) {
             e.free(x);
         }
         Ok(())
     }
 
-    /// Addresses of the operands of step (`kn`, `nn`).
-    pub(super) fn step_addresses(
+    /// What counts the steps, innermost first: columns, contracted features, and the positions of windows.
+    fn digits(&self) -> Vec<Digit> {
+        let (wk, wn) = self.weight_steps();
+        let features = self.dim * self.t.k_split;
+        let out = self.halves() * self.t.col_split * 8;
+        let mut all = vec![
+            Digit { count: self.col_groups(), stream: 0, weights: wn, out, features: 0 },
+            Digit { count: self.k_groups(), stream: features / 128 * 8, weights: wk, out: 0, features },
+        ];
+        all.extend(self.planes.positions());
+        all.retain(|d| d.count > 1);
+        all
+    }
+
+    /// Steps the odometer.
+    fn advance(&self, e: &mut Emitter<'_>, digits: &[Digit], counters: &[SReg]) -> Result<(), EmitError> {
+        let mut carry: Option<SReg> = None;
+        for (i, (d, &c)) in digits.iter().zip(counters).enumerate() {
+            match carry.take() {
+                None => e.si(Op::SAddi, c, c, 1),
+                Some(r) => {
+                    e.ss(Op::SAdd, c, c, r);
+                    e.free(r);
+                }
+            }
+            if i + 1 < digits.len() {
+                let full = e.sreg()?;
+                e.si(Op::SEqi, full, c, d.count as i32);
+                e.ss4(Op::SSel, c, full, ZERO, c);
+                carry = Some(full);
+            }
+        }
+        Ok(())
+    }
+
+    /// Addresses of the operands of the step the odometer shows, and the contracted elements left from there on.
+    fn step_addresses(
         &self,
         e: &mut Emitter<'_>,
         r: StepRegs,
-        kn: SReg,
-        nn: SReg,
-        bases: [SReg; 2],
+        digits: &[Digit],
+        counters: &[SReg],
+        [stream, weights]: [SReg; 2],
     ) -> Result<(), EmitError> {
-        let [stream, weights] = bases;
-        let (wk, wn) = self.weight_steps();
-        let lk = self.dim * self.t.k_split / 128 * 8;
         let t = e.sreg()?;
-        e.si(Op::SMuli, t, kn, wk as i32);
-        e.ss(Op::SAdd, r.weights_next, weights, t);
-        e.si(Op::SMuli, t, nn, wn as i32);
-        e.ss(Op::SAdd, r.weights_next, r.weights_next, t);
-        e.si(Op::SMuli, t, kn, lk as i32);
-        e.ss(Op::SAdd, r.stream_next, stream, t);
+        let sum = |e: &mut Emitter<'_>, to: SReg, from: SReg, step: &dyn Fn(&Digit) -> i32| {
+            let mut from = from;
+            for (d, &c) in digits.iter().zip(counters).filter(|(d, _)| step(d) != 0) {
+                e.si(Op::SMuli, t, c, step(d));
+                e.ss(Op::SAdd, to, from, t);
+                from = to;
+            }
+            if from != to {
+                e.si(Op::SAddi, to, from, 0);
+            }
+        };
+        sum(e, r.weights_next, weights, &|d| d.weights as i32);
+        sum(e, r.stream_next, stream, &|d| d.stream as i32);
+        if self.ragged() {
+            e.sli(r.left_next, self.t.k as i32);
+            sum(e, r.left_next, r.left_next, &|d| -(d.features as i32));
+        }
         e.free(t);
         Ok(())
     }

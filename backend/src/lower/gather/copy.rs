@@ -52,7 +52,8 @@ impl GatherKernel {
     /// # Errors
     /// [`EmitError`] if the blocks do not fit.
     pub fn emit(&self, e: &mut Emitter<'_>) -> Result<(), EmitError> {
-        let mut outer = vec![super::super::nest::Outer { count: self.block, hbm_stride: self.layout.dense_bytes() }];
+        let mut outer =
+            vec![super::super::nest::Outer { count: self.block, hbm_stride: self.layout.dense_bytes(), pitch: 0 }];
         outer.extend(self.layout.dense());
         let out = Stream {
             dir: DmaDir::Store,
@@ -66,6 +67,9 @@ impl GatherKernel {
             col_stride: i64::from(self.layout.elem_bytes),
             lane_tiles: self.layout.lane_tiles,
             plane_rows: self.layout.plane_rows,
+            first: 0,
+            reserve: 0,
+            shift: None,
         };
         let level = Level { extent: self.count, block: u64::from(self.block), ends: false };
         let at = e.smem(2 * self.block)?;

@@ -88,7 +88,7 @@ impl Layout {
 
     /// Dimensions of dense windows in HBM.
     pub fn dense(&self) -> Vec<Outer> {
-        self.outer.iter().map(|o| Outer { count: o.count, hbm_stride: o.dense }).collect()
+        self.outer.iter().map(|o| Outer { count: o.count, hbm_stride: o.dense, pitch: 0 }).collect()
     }
 
     /// Bytes of a dense window.

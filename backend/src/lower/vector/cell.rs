@@ -8,7 +8,7 @@ use tpusim_isa::program::SReg;
 
 use super::super::cells::{Shape, load_parts, packing, store_parts, typed};
 use super::super::emit::{EmitError, Emitter, ZERO};
-use super::super::expr::{Kind, NodeIx, Parts, map_parts, splat};
+use super::super::expr::{Kind, NodeIx, Parts, counter, map_parts, splat};
 use super::super::math::{Val, iota};
 use super::super::vcode::{Place, V};
 use super::*;
@@ -133,6 +133,7 @@ impl<'k> Lowering<'k> {
         } else {
             match &node.kind {
                 Kind::Load(_) => self.load(e, f, ix, tile),
+                Kind::Counter(c) => vec![counter(e, *c)?],
                 Kind::Splat(bits) => vec![splat(&mut e.code, *bits, node.dtype)],
                 Kind::Iota(d) => self.iota(e, f, *d, node.dtype, tile)?,
                 Kind::Map(..) => {

@@ -220,7 +220,7 @@ impl<'k> Lowering<'k> {
         let varies_plane = n >= 3 && s(n - 3) != 0 && self.t.planes > 1;
         let mut outer = Vec::new();
         if varies_plane {
-            outer.push(Outer { count: self.t.planes as u32, hbm_stride: s(n - 3) });
+            outer.push(Outer { count: self.t.planes as u32, hbm_stride: s(n - 3), pitch: 0 });
         }
         self.streams.push(Stream {
             dir,
@@ -234,6 +234,9 @@ impl<'k> Lowering<'k> {
             col_stride,
             lane_tiles,
             plane_rows,
+            first: 0,
+            reserve: 0,
+            shift: None,
         });
         Shape { stream: self.streams.len() - 1, dtype, lane_tiles, plane_rows, varies_plane, varies_row, varies_col }
     }

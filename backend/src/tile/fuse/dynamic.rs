@@ -5,9 +5,40 @@ use crate::lower::scalar::{ScalarKind, computes};
 use crate::tile::view::Shift as ViewShift;
 
 /// Operations an index may take on the scalar unit; longer computations are stored by a vector kernel and loaded.
-const MAX_OPERATIONS: u32 = 16;
+const MAX_OPERATIONS: u32 = 64;
+
+/// Ways in which the loads of one kernel are moved, each of which takes a scalar register.
+const MAX_MOVED: usize = 10;
+
+/// A scalar that decides what runs, computed on the scalar unit.
+#[derive(Clone, Debug, Default)]
+pub struct Decision {
+    /// The last one decides.
+    pub scalars: Vec<Scalar>,
+    /// Stored nodes that are read.
+    pub reads: Vec<NodeId>,
+}
+
+impl Planner<'_> {
+    /// How the value of `n`, a scalar, gets into a register.
+    pub(super) fn decision(&self, n: NodeId) -> Decision {
+        let kept = BTreeSet::new();
+        let mut b = Build::new(self, n, n, &kept);
+        b.scalar(n);
+        Decision { reads: b.reads.iter().copied().collect(), scalars: std::mem::take(&mut b.scalars) }
+    }
+}
 
 impl Build<'_, '_> {
+    /// Whether the kernel has a register for another load that `shifts` moves.
+    pub(super) fn holds(&mut self, shifts: &[Shift]) -> bool {
+        if shifts.is_empty() || self.moved.iter().any(|m| m == shifts) {
+            return true;
+        }
+        self.moved.push(shifts.to_vec());
+        self.moved.len() <= MAX_MOVED
+    }
+
     /// What moves a view, as shifts of an access of elements of `bytes` bytes.
     pub(super) fn shifts(&mut self, shifts: &[ViewShift], bytes: i64) -> Vec<Shift> {
         let limit = |l: u64| i32::try_from(l).unwrap_or(i32::MAX);
@@ -33,6 +64,7 @@ impl Build<'_, '_> {
                     let bits = crate::graph::register_bits(l.element(0), dtype);
                     Scalar { kind: ScalarKind::Imm(bits), args: vec![], dtype }
                 }
+                NodeOp::Counter(c) => Scalar { kind: ScalarKind::Counter(*c), args: vec![], dtype },
                 NodeOp::Map(op) => {
                     let args = behind.args.iter().map(|&a| self.scalar(a)).collect();
                     self.note(base);
@@ -73,6 +105,7 @@ impl Build<'_, '_> {
         }
         match &node.op {
             NodeOp::Const(l) => l.is_splat().then_some(0),
+            NodeOp::Counter(_) => Some(0),
             NodeOp::Map(op) if computes(*op, self.operand(n), node.dtype) => {
                 let mut sum = 1;
                 for &a in &node.args {

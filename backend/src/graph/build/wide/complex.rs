@@ -234,7 +234,11 @@ fn arithmetic(r: &mut Real<'_, '_, '_>, m: MapOp, x: Parts, y: Parts) -> Option<
             let s = r.add(p, q);
             let s = r.of(MapOp::Log1p, s);
             let u = r.0.with(MapOp::Add, x[0], 1.0);
-            [r.times(s, 0.5), r.0.map(MapOp::Atan2, &[x[1], u])]
+            // Around -1 that cancels, while 1 + re is exact.
+            let near = r.is_value(Direction::Lt, x[0], -0.5);
+            let d = r.hypot([u, x[1]]);
+            let (d, s) = (r.of(MapOp::Log, d), r.times(s, 0.5));
+            [r.pick(near, d, s), r.0.map(MapOp::Atan2, &[x[1], u])]
         }
         MapOp::Cbrt => {
             let d = r.hypot(x);

@@ -104,6 +104,49 @@ fn double_to_one(c: &mut Chain<'_, '_>, x: Parts, to: DType) -> NodeId {
 }
 
 impl Builder<'_> {
+    /// 64-bit integers as 32-bit ones, saturated.
+    pub(super) fn saturated(&mut self, x: Parts, signed: bool, name: &'static str, site: &(String, String)) -> NodeId {
+        let dims = self.node(x[0]).dims.clone();
+        let mut c = Chain { b: self, dims, name, site: site.clone() };
+        if let Some(v) = known(c.b, x) {
+            let v = if signed { v as i64 } else { i64::try_from(v).unwrap_or(i64::MAX) };
+            return number(&mut c, v.clamp(i32::MIN.into(), i32::MAX.into()) as i32 as u32, DType::I32);
+        }
+        let low = c.typed(MapOp::Bitcast, &[x[0]], DType::I32);
+        let high = c.typed(MapOp::Bitcast, &[x[1]], DType::I32);
+        let n = number(&mut c, 31, DType::I32);
+        let sign = c.typed(MapOp::ShrArith, &[low, n], DType::I32);
+        // What was extended from 32 bits fits.
+        if let NodeOp::Map(MapOp::Bitcast) = c.b.node(x[1]).op
+            && c.b.node(x[1]).args == [sign]
+        {
+            return low;
+        }
+        let most = number(&mut c, i32::MAX as u32, DType::I32);
+        if c.b.splat_of(x[1]).is_some_and(|v| v.iter().all(|&b| b == 0)) {
+            // An index fits too; only an unsigned word may not.
+            if matches!(c.b.node(x[0]).op, NodeOp::Iota(_)) {
+                return low;
+            }
+            let zero = number(&mut c, 0, DType::I32);
+            let over = c.typed(MapOp::Compare(Direction::Lt, false), &[low, zero], DType::I1);
+            return c.typed(MapOp::Select, &[over, most, low], DType::I32);
+        }
+        let end = if signed {
+            let s = c.typed(MapOp::ShrArith, &[high, n], DType::I32);
+            c.typed(MapOp::Xor, &[s, most], DType::I32)
+        } else {
+            most
+        };
+        let mut fits = c.typed(MapOp::Compare(Direction::Eq, false), &[high, sign], DType::I1);
+        if !signed {
+            let zero = number(&mut c, 0, DType::I32);
+            let small = c.typed(MapOp::Compare(Direction::Eq, false), &[high, zero], DType::I1);
+            fits = c.typed(MapOp::And, &[fits, small], DType::I1);
+        }
+        c.typed(MapOp::Select, &[fits, low, end], DType::I32)
+    }
+
     pub(super) fn wide_convert(&mut self, x: Value, t: &Shape, name: &'static str, site: &(String, String)) -> Value {
         let mut c = Chain { b: self, dims: t.dims.clone(), name, site: site.clone() };
         let to = t.dtype;

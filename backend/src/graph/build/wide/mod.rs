@@ -15,12 +15,15 @@ mod fft;
 mod float;
 mod integer;
 mod reduce;
+mod regions;
 
 use tpusim_isa::num::DType;
 
 use super::super::{NodeId, NodeOp};
 use super::special::Chain;
 use super::*;
+pub(super) use reduce::combine;
+
 use crate::hlo::{Attr, Literal, Op, Opcode, TensorType};
 use crate::lower::math::{Direction, MapOp, WideOp};
 
@@ -114,6 +117,14 @@ fn split(dtype: DType, bytes: &[u8]) -> [u32; 2] {
 }
 
 impl Builder<'_> {
+    /// `f` of every node of a value, with which of them it is.
+    pub(super) fn each(&mut self, v: Value, mut f: impl FnMut(&mut Self, NodeId, usize) -> NodeId) -> Value {
+        match v {
+            Value::One(n) => Value::One(f(self, n, 0)),
+            Value::Pair(t, [a, b]) => Value::Pair(t, [f(self, a, 0), f(self, b, 1)]),
+        }
+    }
+
     /// Parameter `index` of the entry function.
     pub(super) fn parameter(&mut self, index: u32, t: &Shape, name: String) -> Value {
         let site = (name, String::new());
@@ -197,12 +208,33 @@ impl Builder<'_> {
         if let (Opcode::Reduce, [a, b]) = (op.opcode, &types[..]) {
             return self.wide_reduce_with_index(op, args, [a, b], &site);
         }
+        if op.opcode == Opcode::Sort {
+            return self.wide_sort(f, op, args, &types, &site);
+        }
         let [t] = &types[..] else {
             return Err(self.wide_error(op, args, "with several results"));
         };
         let name = op.opcode.name().rsplit('.').next().unwrap_or("op");
+        // Positions that are pairs become 32-bit ones; they are clamped anyway.
+        let data = data_operands(op.opcode);
+        let positioned: Vec<Value> = args
+            .iter()
+            .enumerate()
+            .map(|(i, &a)| match a {
+                Value::Pair(k @ (DType::I64 | DType::U64), p) if data.is_some_and(|n| i >= n) => {
+                    Value::One(self.saturated(p, k == DType::I64, name, &site))
+                }
+                _ => a,
+            })
+            .collect();
+        let single: Option<Vec<NodeId>> = positioned.iter().map(|v| v.one()).collect();
+        if let Some(own) = single.filter(|_| data.is_some()) {
+            let ids = self.narrow(f, op, own, site)?;
+            return Ok(ids.into_iter().map(Value::One).collect());
+        }
+        let args = &positioned[..];
         if let Some(part) = part_of(t.dtype)
-            && moves_data(op.opcode)
+            && (moves_data(op.opcode) || data.is_some())
         {
             let t_part = Shape { dims: t.dims.clone(), dtype: part };
             let mut out = Vec::new();
@@ -227,6 +259,7 @@ impl Builder<'_> {
             Opcode::Convert => self.wide_convert(args[0], t, name, &site),
             Opcode::BitcastConvert => self.wide_bitcast(op, args[0], t, name, &site)?,
             Opcode::Reduce => self.wide_reduce(op, args, t, name, &site)?,
+            Opcode::ReduceWindow => self.wide_reduce_window(op, args, t, name, &site)?,
             Opcode::DotGeneral | Opcode::Dot => self.wide_dot(op, args, t, name, &site)?,
             Opcode::Fft => self.fft(op, args[0], t, name, &site)?,
             _ => return self.wide_map(op, args, t, name, &site).map(|v| vec![v]),
@@ -342,6 +375,15 @@ impl Builder<'_> {
             DType::C64 => [c.map(MapOp::Convert, &[low]), number(&mut c, 0, DType::F32)],
             _ => [low, zero],
         }
+    }
+}
+
+/// How many leading operands are data, if the others are positions.
+fn data_operands(op: Opcode) -> Option<usize> {
+    match op {
+        Opcode::DynamicSlice => Some(1),
+        Opcode::DynamicUpdateSlice => Some(2),
+        _ => None,
     }
 }
 

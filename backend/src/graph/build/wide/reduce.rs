@@ -12,7 +12,7 @@ use crate::lower::math::Combine;
 const MAX_PIECES: u64 = 1 << 16;
 
 /// Parts of the neutral element.
-fn identity(how: Combine, t: DType) -> [u32; 2] {
+pub(in super::super) fn identity(how: Combine, t: DType) -> [u32; 2] {
     let signed = t == DType::I64;
     let int = |v: i64| [v as u32, (v >> 32) as u32];
     let real = |v: f32| [v.to_bits(), 0];
@@ -29,7 +29,7 @@ fn identity(how: Combine, t: DType) -> [u32; 2] {
 }
 
 /// `how` of two elements; `None` if the type has no such operation.
-fn combine(c: &mut Chain<'_, '_>, how: Combine, t: DType, a: Parts, b: Parts) -> Option<Parts> {
+pub(in super::super) fn combine(c: &mut Chain<'_, '_>, how: Combine, t: DType, a: Parts, b: Parts) -> Option<Parts> {
     let m = elementwise(how);
     match t {
         DType::F64 => float::map(c, m, &[a, b]),
@@ -42,6 +42,35 @@ fn combine(c: &mut Chain<'_, '_>, how: Combine, t: DType, a: Parts, b: Parts) ->
 }
 
 impl Builder<'_> {
+    pub(super) fn wide_reduce_window(
+        &mut self,
+        op: &Op,
+        args: &[Value],
+        t: &Shape,
+        name: &'static str,
+        site: &(String, String),
+    ) -> Result<Value, LowerError> {
+        let (Some(how), &[x @ Value::Pair(dtype, parts), init @ Value::Pair(_, start)]) = (reducer(op, t.dtype), args)
+        else {
+            let m = "of one operand by add, multiply, maximum, minimum, and, or, xor alone is lowered; this one";
+            return Err(self.wide_error(op, args, m));
+        };
+        // Whether there is code for the function, before windows are made of it.
+        let mut c = Chain { dims: self.node(parts[0]).dims.clone(), b: self, name, site: site.clone() };
+        if combine(&mut c, how, dtype, parts, parts).is_none() {
+            return Err(self.wide_error(op, args, "by this function"));
+        }
+        let part = self.node(parts[0]).dtype;
+        let bits = identity(how, dtype);
+        let scalar = Shape { dims: vec![], dtype: part };
+        let neutral = bits.map(|v| self.constant(v.to_le_bytes().to_vec().into(), &scalar, name, site.clone()));
+        let y = self.windows_of(op, how, x, Value::Pair(dtype, neutral), init, t, name, site)?;
+        if start == neutral {
+            return Ok(y);
+        }
+        Ok(self.join(how, y, init, name, site))
+    }
+
     pub(super) fn wide_reduce(
         &mut self,
         op: &Op,

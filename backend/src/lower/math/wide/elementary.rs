@@ -270,7 +270,12 @@ fn rounded(c: &mut Code, op: Op, x: D) -> D {
     let whole = c.cmp(Op::VEqF, h, x.h);
     let l = c.sel(whole, l, zero);
     let d = fold(c, h, l);
-    finish(c, h, d)
+    // A zero has the sign of what was rounded to it.
+    let sign = c.imm(i32::MIN);
+    let sign = c.v(Op::VAnd, &[x.h, sign]);
+    let none = c.cmp(Op::VEqF, d.h, zero);
+    let raw = c.sel(none, sign, x.h);
+    finish(c, raw, d)
 }
 
 pub(super) fn floor(c: &mut Code, x: D) -> D {
@@ -330,12 +335,14 @@ pub(super) fn remainder(c: &mut Code, x: D, y: D) -> D {
     let (ax, ay) = (signed_like(c, x, x.h), signed_like(c, y, y.h));
     let q = div(c, ax, ay);
     let q = truncated(c, q);
-    // The product with both parts of the quotient, subtracted one after the other.
+    // The products of all parts are exact, and so is what is left of each.
     let mut r = ax;
     for part in [q.h, q.l] {
-        let p = scaled(c, ay, part);
-        let p = neg(c, p);
-        r = sum(c, r, p);
+        for y in [ay.h, ay.l] {
+            let p = two_product(c, y, part);
+            let p = neg(c, p);
+            r = sum(c, r, p);
+        }
     }
     let zero = c.imm(0);
     let low = c.cmp(Op::VLtF, r.h, zero);

@@ -87,6 +87,7 @@ pub(super) fn atan2(c: &mut Code, y: D, x: D) -> D {
         let special = c.m2(Op::MOr, far, origin);
         select(c, special, moved, d)
     };
+    let (given_x, given_y) = (x.h, y.h);
     let (x, y) = (place(c, x, ones), place(c, y, iy));
     // Away from the ends of the range, by a power of two.
     let (large, small) = (c.imm_f(2f32.powi(60)), c.imm_f(2f32.powi(-60)));
@@ -108,5 +109,8 @@ pub(super) fn atan2(c: &mut Code, y: D, x: D) -> D {
     let r = c.eup(Op::ERcp, den);
     let turn = times(c, num.h, r);
     let d = two_sum(c, t, turn);
-    finish(c, t, d)
+    let d = finish(c, t, d);
+    let (nan_x, nan_y) = (c.cmp(Op::VNeF, given_x, given_x), c.cmp(Op::VNeF, given_y, given_y));
+    let h = c.sel(nan_x, given_x, d.h);
+    D { h: c.sel(nan_y, given_y, h), l: d.l }
 }

@@ -1,0 +1,197 @@
+//! The network between chips: ICI links, the wires between the dies of a chip, and the data center network between slices.
+//!
+//! A link carries one message after the other, first come, first served, in each direction separately. A message goes cut-through: its
+//! head moves on after one hop's latency, and it holds each link for its bytes over the link's rate, so that a route without
+//! contention takes `hops * latency + bytes / rate`, and contention on any link of it delays everything behind. Two messages that
+//! reach a link in the same picosecond go in an order that does not depend on where in the torus they are, so chips that are
+//! alike stay alike.
+//!
+//! Links may fail: routes then go round them on a shortest way that is left.
+
+mod route;
+
+use bitvec::vec::BitVec;
+use tpusim_isa::chip::ChipSpec;
+use tpusim_isa::time::Picos;
+use tpusim_isa::topology::{AXES, ChipId, DeviceId, Direction, Topology};
+
+pub use route::Port;
+
+/// Ports of one chip that are counted: the torus links, the wires between dies, and the way out to and in from other slices.
+pub const PORTS: usize = 2 * AXES + 3;
+
+/// A link or chip that does not exist, or a network cut in two.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NetworkError {
+    /// No such link.
+    #[error("{chip:?} has no link {direction}: {topology} does not wrap there")]
+    NoLink {
+        /// Chip.
+        chip: ChipId,
+        /// Direction.
+        direction: Direction,
+        /// Slice.
+        topology: String,
+    },
+    /// No way is left.
+    #[error("no way is left from chip {} to chip {}: too many links have failed", from.0, to.0)]
+    Cut {
+        /// Sender.
+        from: ChipId,
+        /// Receiver.
+        to: ChipId,
+    },
+}
+
+/// Slices of one shape, joined by the data center network. Devices are numbered slice by slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// Shape of each slice.
+    pub slice: Topology,
+    /// Number of slices.
+    pub slices: u32,
+}
+
+impl Cluster {
+    /// Chips of all slices.
+    pub fn chips(&self) -> u32 {
+        self.slice.chips() * self.slices
+    }
+
+    /// Devices of all slices.
+    pub fn devices(&self) -> u32 {
+        self.slice.devices() * self.slices
+    }
+
+    /// The slice a chip is in, and its number there.
+    pub fn place(&self, chip: ChipId) -> (u32, ChipId) {
+        (chip.0 / self.slice.chips(), ChipId(chip.0 % self.slice.chips()))
+    }
+
+    /// The chip of a device, and which of its devices it is.
+    pub fn chip_of(&self, d: DeviceId) -> (ChipId, u32) {
+        let n = self.slice.devices_per_chip();
+        (ChipId(d.0 / n), d.0 % n)
+    }
+
+    /// The chip one link away.
+    pub fn neighbor(&self, chip: ChipId, d: Direction) -> Option<ChipId> {
+        let (slice, at) = self.place(chip);
+        self.slice.neighbor(at, d).map(|n| ChipId(n.0 + slice * self.slice.chips()))
+    }
+}
+
+/// What one port of a chip has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Time it was taken.
+    pub busy: Picos,
+    /// Bytes that went out.
+    pub bytes: u64,
+}
+
+/// Rates and latencies of the network's parts.
+#[derive(Clone, Debug)]
+struct Rates {
+    ici: u64,
+    die: u64,
+    dcn: u64,
+    hop: Picos,
+    dcn_latency: Picos,
+}
+
+/// State of all links. `class` maps each chip to the one that stands for it.
+#[derive(Clone, Debug)]
+pub struct Network {
+    cluster: Cluster,
+    rates: Rates,
+    /// First moment each port of each chip is free.
+    free: Vec<Picos>,
+    usage: Vec<Usage>,
+    failed: BitVec,
+}
+
+impl Network {
+    /// An idle network between the chips of `cluster`.
+    pub fn new(chip: &ChipSpec, cluster: Cluster) -> Network {
+        let ports = cluster.chips() as usize * PORTS;
+        let ici = *chip.ici.link_oneway_bps as f64 * *chip.ici.link_efficiency;
+        // Dies without wires of their own share their HBM: what one writes the other reads.
+        let die = if *chip.ici.d2d_bps > 0 { *chip.ici.d2d_bps } else { *chip.hbm.bps_chip / 2 };
+        Network {
+            rates: Rates {
+                ici: (ici as u64).max(1),
+                die: die.max(1),
+                dcn: (*chip.ici.dcn_bps_chip).max(1),
+                hop: Picos::from_seconds(*chip.ici.hop_latency_s),
+                dcn_latency: Picos::from_seconds(*chip.ici.dcn_latency_s),
+            },
+            free: vec![Picos(0); ports],
+            usage: vec![Usage::default(); ports],
+            failed: BitVec::repeat(false, ports),
+            cluster,
+        }
+    }
+
+    /// The slices it joins.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Takes the link out of `chip` in direction `d` out of service, both ways.
+    ///
+    /// # Errors
+    /// [`NetworkError::NoLink`].
+    pub fn fail(&mut self, chip: ChipId, d: Direction) -> Result<(), NetworkError> {
+        let known = (chip.0 < self.cluster.chips()).then(|| self.cluster.neighbor(chip, d)).flatten();
+        let Some(other) = known else {
+            return Err(NetworkError::NoLink { chip, direction: d, topology: self.cluster.slice.to_string() });
+        };
+        self.failed.set(port_index(chip, Port::Ici(d)), true);
+        self.failed.set(port_index(other, Port::Ici(d.opposite())), true);
+        Ok(())
+    }
+
+    /// Whether a link of the torus works.
+    pub fn works(&self, chip: ChipId, d: Direction) -> bool {
+        !self.failed[port_index(chip, Port::Ici(d))]
+    }
+
+    /// Whether any link has failed.
+    pub fn any_failed(&self) -> bool {
+        self.failed.any()
+    }
+
+    /// A message of `bytes` is at `port` of `chip` at time `at`. Returns when its head is at the other end, and when its last byte is.
+    pub fn cross(&mut self, chip: ChipId, port: Port, at: Picos, bytes: u64) -> (Picos, Picos) {
+        let r = &self.rates;
+        let (rate, latency) = match port {
+            Port::Ici(_) => (r.ici, r.hop),
+            Port::Die => (r.die, Picos(0)),
+            Port::Out => (r.dcn, r.dcn_latency),
+            Port::In => (r.dcn, Picos(0)),
+        };
+        let time = serialise(bytes, rate);
+        let i = port_index(chip, port);
+        let start = at.max(self.free[i]);
+        self.free[i] = start + time;
+        self.usage[i].busy += time;
+        self.usage[i].bytes += bytes;
+        (start + latency, start + latency + time)
+    }
+
+    /// What a port has done.
+    pub fn usage(&self, chip: ChipId, port: Port) -> Usage {
+        self.usage[port_index(chip, port)]
+    }
+}
+
+fn port_index(chip: ChipId, port: Port) -> usize {
+    chip.0 as usize * PORTS + port.index()
+}
+
+/// Time `bytes` hold a link of `rate` bytes per second.
+fn serialise(bytes: u64, rate: u64) -> Picos {
+    let ps = (u128::from(bytes) * 1_000_000_000_000).div_ceil(u128::from(rate.max(1)));
+    Picos(u64::try_from(ps).unwrap_or(u64::MAX))
+}

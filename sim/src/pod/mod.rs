@@ -1,0 +1,100 @@
+//! Pods: the devices of one or more slices, all running the same program, talking over the network.
+//!
+//! # Two levels
+//!
+//! Between operations a program consists of *control code* (`control`): scalar instructions, loops and branches, transfers that are
+//! started and waited for. It runs in steps, because it may have to wait for other devices. An operation never waits for another
+//! device, so it is a *segment*: it always takes the same time, is timed once on the core model, and is replayed as one event. A device
+//! has one main thread of control and one for each transfer queue.
+//!
+//! # Time
+//!
+//! Threads of control run ahead until they wait; what they send enters the network as events in order of time. Events of one picosecond
+//! go in an order that is the same everywhere on the torus, so results depend neither on threads nor on how devices are numbered.
+//!
+//! # Folding
+//!
+//! [`classes`] finds devices that provably behave the same; one of each class runs, and its messages stand for those of all others.
+//! With data, and with `fold` off, every device runs.
+
+pub mod classes;
+mod control;
+mod data;
+mod events;
+mod plan;
+pub mod profile;
+mod run;
+
+use tpusim_isa::chip::ChipSpec;
+use tpusim_isa::program::Program;
+use tpusim_isa::topology::{ChipId, Direction};
+
+use crate::code::Code;
+use crate::fault::Fault;
+use crate::network::Cluster;
+use crate::{FaultKind, RunOptions};
+use data::{Bits, Nothing};
+pub use profile::PodProfile;
+use run::Pod;
+
+/// How to run a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodOptions {
+    /// Run one device of each class instead of all. Means nothing with data.
+    pub fold: bool,
+    /// Links that are out of service.
+    pub failed: Vec<(ChipId, Direction)>,
+    /// Chips that run at a share of their clock.
+    pub slow: Vec<(ChipId, f64)>,
+    /// How each device runs.
+    pub run: RunOptions,
+}
+
+impl Default for PodOptions {
+    fn default() -> Self {
+        PodOptions { fold: true, failed: Vec::new(), slow: Vec::new(), run: RunOptions::default() }
+    }
+}
+
+/// A run of a pod with data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodExecuted {
+    /// Outputs by device and number.
+    pub outputs: Vec<Vec<Vec<u8>>>,
+    /// How the run went.
+    pub profile: PodProfile,
+}
+
+fn early(kind: FaultKind) -> Fault {
+    Fault { pc: Vec::new(), op: None, cycle: 0, kind: Box::new(kind) }
+}
+
+/// Times a program on a pod without data.
+///
+/// # Errors
+/// [`Fault`]: what a chip cannot do, links or chips that do not exist, devices that wait for each other for ever.
+pub fn time(program: &Program, chip: &ChipSpec, cluster: &Cluster, opts: &PodOptions) -> Result<PodProfile, Fault> {
+    let code = Code::new(program, chip)?;
+    let mut pod = Pod::new(program, chip, cluster, opts, &code, Nothing, opts.fold).map_err(early)?;
+    pod.run()?;
+    Ok(pod.finish().1)
+}
+
+/// Runs a program on a pod with data. `inputs` are the arguments by device and parameter number.
+///
+/// # Errors
+/// As [`time`], and inputs that are missing or of the wrong size.
+pub fn execute(
+    program: &Program,
+    chip: &ChipSpec,
+    cluster: &Cluster,
+    inputs: &[Vec<Vec<u8>>],
+    opts: &PodOptions,
+) -> Result<PodExecuted, Fault> {
+    let code = Code::new(program, chip)?;
+    let data = Bits::new(program, chip, inputs, &opts.run, &code).map_err(early)?;
+    let mut pod = Pod::new(program, chip, cluster, opts, &code, data, false).map_err(early)?;
+    pod.run()?;
+    let (data, profile) = pod.finish();
+    Ok(PodExecuted { outputs: data.outputs(program), profile })
+}
