@@ -150,11 +150,6 @@ pub struct Counter {
 /// Work with code of its own. Operands are stored arrays, dense and row-major.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Special {
-<<<<<<< HEAD
-    /// Sorts words of 32 bits along a dimension.
-    Sort(SortSpec),
-=======
->>>>>>> main
     /// A loop: operands are the initial values of what it carries, then what its regions read besides.
     While(Box<While>),
     /// One of several regions: operands are the scalar that selects, then what the regions read.
@@ -163,21 +158,14 @@ pub enum Special {
     Gather(Windows),
     /// Windows that are updated.
     Scatter(Scatter),
-<<<<<<< HEAD
-=======
     /// Sorts words of 32 bits along a dimension.
     Sort(SortSpec),
->>>>>>> main
 }
 
 impl Special {
     /// Results that start as the contents of an operand and overwrite it: `(result, operand)`. The operand has no other user.
     pub fn in_place(&self) -> Vec<(usize, usize)> {
         match self {
-<<<<<<< HEAD
-            Special::Sort(_) => Vec::new(),
-=======
->>>>>>> main
             Special::While(w) => (0..w.carried()).map(|k| (k, k)).collect(),
             Special::Case(_) | Special::Gather(_) | Special::Sort(_) => Vec::new(),
             Special::Scatter(s) => (0..s.arrays()).map(|k| (k, k)).collect(),

@@ -28,6 +28,9 @@ pub(super) struct Scalars {
     pub results: Vec<Value>,
 }
 
+/// A node of the graph around, its type, and its bytes if it is a constant.
+type Captured = (NodeId, DType, Option<std::sync::Arc<[u8]>>);
+
 impl Builder<'_> {
     /// The region `block` as scalars.
     pub(super) fn scalars(
@@ -48,7 +51,7 @@ impl Builder<'_> {
                 }
             }
         }
-        let known: Vec<Vec<(NodeId, DType, Option<std::sync::Arc<[u8]>>)>> =
+        let known: Vec<Vec<Captured>> =
             outer.iter().map(|(_, v)| v.nodes().map(|n| (n, self.node(n).dtype, self.splat_of(n))).collect()).collect();
         if let Some(n) = known.iter().flatten().find(|n| !self.node(n.0).dims.is_empty()) {
             let m =
@@ -155,7 +158,7 @@ impl Builder<'_> {
                 }
                 Some(self.reduce_by(f, op, args, env, &site))
             }
-            Opcode::ReduceWindow if single && args.iter().all(|a| a.one().is_some()) => None,
+            Opcode::ReduceWindow if single => None,
             Opcode::ReduceWindow => Some(self.windows_by(f, op, args, env, &site)),
             Opcode::Map => Some(self.mapped(f, op, args, env, &site)),
             _ => self.several(f, op, args, &site),

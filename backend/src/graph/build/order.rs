@@ -114,7 +114,7 @@ impl Builder<'_> {
     }
 
     /// The element behind a key, as a word.
-    pub(super) fn from_key(
+    pub(super) fn behind_key(
         &mut self,
         key: NodeId,
         dtype: DType,

@@ -205,15 +205,6 @@ impl Builder<'_> {
             let m = format!("{what} in its region; elementwise functions of the elements and constants are lowered");
             b.error(op.opcode.name(), op.loc, m)
         };
-<<<<<<< HEAD
-        let typed = block.args.iter().enumerate().all(|(i, &a)| {
-            let dtype = types[i % types.len()];
-            f.ty(a).tensor().is_some_and(|t| t.dtype == dtype)
-        });
-        let inner = self.scalars(f, op, block, &Env::default(), site)?;
-        let results: Option<Vec<NodeId>> = inner.results.iter().map(|r| r.one()).collect();
-        let results = results.ok_or_else(|| fail(self, "64-bit values are not lowered"))?;
-=======
         let kind = |b: &Self, v: Value| v.pair().map(|p| p.0).or_else(|| v.one().map(|n| b.node(n).dtype));
         let kinds: Vec<DType> = arrays.iter().filter_map(|&v| kind(self, v)).collect();
         let saved = (std::mem::take(&mut self.graph), std::mem::take(&mut self.seen));
@@ -236,7 +227,6 @@ impl Builder<'_> {
         let inner = std::mem::replace(&mut self.graph, saved.0);
         self.seen = saved.1;
         let results = nodes(&results?);
->>>>>>> main
         if !typed {
             return Err(fail(self, "other types than those of the arrays are not lowered yet"));
         }
@@ -247,7 +237,7 @@ impl Builder<'_> {
                 NodeOp::Const(l) if n.dims.is_empty() => What::Splat(register_bits(l.element(0), n.dtype)),
                 NodeOp::Map(m) => {
                     let operand = if *m == MapOp::Select { 1 } else { 0 };
-                    What::Map(*m, inner.nodes[n.args[operand].ix()].dtype)
+                    What::Map(*m, inner.node(n.args[operand]).dtype)
                 }
                 // Of scalars they do nothing.
                 NodeOp::Reshape | NodeOp::Broadcast(_) | NodeOp::Transpose(_) if n.dims.is_empty() => {

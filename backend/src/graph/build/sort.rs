@@ -61,18 +61,6 @@ impl Builder<'_> {
         Ok(args.iter().map(|v| v.map(|n| sorted.next().unwrap_or(n))).collect())
     }
 
-    /// A sort by `steps`, which name the operands that they read.
-    pub(super) fn sorted_by(
-        &mut self,
-        operands: &[NodeId],
-        dim: usize,
-        steps: Vec<Step>,
-        site: &(String, String),
-    ) -> Result<Vec<NodeId>, LowerError> {
-        let keep = self.node(operands[0]).dims[dim];
-        self.sorted(&Input { operands, dim, keep }, steps, "sort", site)
-    }
-
     /// The `k` largest of the last dimension and where they are, by the total order of floats; of equal ones the first.
     pub(super) fn top_k(
         &mut self,
@@ -188,7 +176,6 @@ impl Builder<'_> {
             words += v.nodes().count();
         }
         let mut steps: Vec<Step> = Vec::new();
-<<<<<<< HEAD
         for n in &s.nodes {
             let what = match &n.op {
                 NodeOp::Param(k) => match s.binds[*k as usize] {
@@ -196,52 +183,6 @@ impl Builder<'_> {
                     Bound::Outer(_) => {
                         let m = "compares with a value from outside; elementwise functions of the elements and constants are lowered";
                         return Err(self.error(name, op.loc, m));
-=======
-        let mut known: FxHashMap<ValueId, usize> = FxHashMap::default();
-        for (i, &v) in block.args.iter().enumerate() {
-            let dtype = self.tensor(f, v, name, op.loc)?.dtype;
-            known.insert(v, steps.len());
-            steps.push(Step { what: StepKind::Word { word: i / 2, second: i % 2 == 1 }, args: vec![], dtype });
-        }
-        for o in &block.ops {
-            let fail = |b: &Self, m: &str| {
-                let m =
-                    format!("in a comparator {m}; elementwise operations on its arguments and constants are lowered");
-                Err(b.error(o.opcode.name(), o.loc, m))
-            };
-            if steps.len() > LONGEST {
-                return fail(self, "longer than 200 operations is not lowered");
-            }
-            let mut args = Vec::new();
-            for v in &o.operands {
-                if let Some(&s) = known.get(v) {
-                    args.push(s);
-                    continue;
-                }
-                let outer =
-                    env.get(v).and_then(|n| n.one()).and_then(|n| Some((self.splat_of(n)?, self.node(n).dtype)));
-                let Some((bytes, dtype)) = outer else { return fail(self, "on values from outside is not lowered") };
-                known.insert(*v, steps.len());
-                args.push(steps.len());
-                steps.push(splat_step(&bytes, dtype));
-            }
-            let result = |b: &Self| match o.results[..] {
-                [r] => Ok((r, b.tensor(f, r, o.opcode.name(), o.loc)?.dtype)),
-                _ => Err(b.error(o.opcode.name(), o.loc, "in a comparator needs one result")),
-            };
-            match (o.opcode, self.map_of(o)) {
-                (Opcode::Return, _) => {
-                    let [a] = args[..] else { return fail(self, "with other than one result is not lowered") };
-                    let dtype = steps[a].dtype;
-                    // The last step is the result.
-                    steps.push(Step { what: StepKind::Map(MapOp::Copy, dtype), args: vec![a], dtype });
-                    return Ok(steps);
-                }
-                (Opcode::Constant, _) => match o.attrs.get("value") {
-                    Some(Attr::Dense(l)) if l.is_splat() => {
-                        known.insert(result(self)?.0, steps.len());
-                        steps.push(splat_step(&l.bytes, l.ty.dtype));
->>>>>>> main
                     }
                 },
                 NodeOp::Const(l) => StepKind::Splat(register_bits(l.element(0), n.dtype)),
@@ -358,7 +299,8 @@ impl Builder<'_> {
         }
         let types: Vec<DType> = words.iter().map(|&w| self.node(w).dtype).chain([DType::I32]).collect();
         let spec = SortSpec { dims: sizes, keep, loads, order, index: !alone, results: results.clone() };
-        let special = self.special_node(Special::Sort(spec), words, name, site);
+        let nothing = Shape { dims: vec![0], dtype: DType::I32 };
+        let special = self.push(NodeOp::Special(Special::Sort(spec)), words, &nothing, name, site.clone());
         let mut back = vec![0; rank];
         perm.iter().enumerate().for_each(|(i, &d)| back[d] = i);
         let moved: Vec<u64> = perm.iter().map(|&d| kept[d]).collect();
@@ -375,7 +317,7 @@ impl Builder<'_> {
             let mut r = self.transpose(r, back.clone(), &t, name, site.clone());
             let dtype = self.node(x).dtype;
             if let (0, Some((_, descending))) = (place, key_type) {
-                r = self.from_key(r, dtype, descending, &kept, name, site);
+                r = self.behind_key(r, dtype, descending, &kept, name, site);
             }
             out.push(self.map(MapOp::Convert, &[r], &Shape { dims: kept.clone(), dtype }, name, site.clone()));
         }

@@ -4,11 +4,7 @@ use std::fmt;
 
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::op::Op;
-<<<<<<< HEAD
 use tpusim_isa::program::SReg;
-=======
-use tpusim_isa::program::{Addr, DmaDesc, DmaDim, DmaDir, OnChip, SReg};
->>>>>>> main
 
 use super::super::emit::{CORE, EmitError, Emitter, ZERO};
 use super::super::vcode::{self, V};
@@ -202,38 +198,8 @@ impl SortKernel {
         Ok(r)
     }
 
-<<<<<<< HEAD
     /// Writes the index word, and the last key to positions past the end; words come from `stage` if they are not in place yet.
     fn number(&self, e: &mut Emitter<'_>, net: &Net<'_>, stage: Option<&[u32]>, keys: bool) -> Result<(), EmitError> {
-=======
-    /// How `n` elements of each array of a block lie.
-    fn rows_of(&self, n: u64) -> Vec<Block> {
-        let array = self.plan.array_rows(self.spec.dims[1]);
-        let row = (4 * n) as i64;
-        match self.plan.layout {
-            Layout::Columns => {
-                let row_stride = (4 * self.spec.dims[2]) as i64;
-                vec![Block { rows: n, row_stride, cols: self.plan.block, ..plain() }]
-            }
-            Layout::Tiles => {
-                vec![Block { rows: self.plan.block, row_stride: row, cols: n, lane_tiles: array, ..plain() }]
-            }
-            Layout::Rows | Layout::Spread => {
-                let outer = match self.plan.block {
-                    1 => vec![],
-                    b => vec![DmaDim { count: b as u32, hbm_stride: row, local_stride: array as i64 }],
-                };
-                let (whole, rest) = (n / 128, n % 128);
-                let main = Block { outer: outer.clone(), rows: whole, row_stride: 512, cols: 128, ..plain() };
-                let tail = Block { outer, rows: 1, cols: rest, hbm: whole * 512, vmem: whole, ..plain() };
-                [main, tail].into_iter().filter(|b| b.rows > 0 && b.cols > 0).collect()
-            }
-        }
-    }
-
-    /// Writes the index word, and the last key to positions past the end.
-    fn number(&self, e: &mut Emitter<'_>, net: &Net<'_>, keys: bool) -> Result<(), EmitError> {
->>>>>>> main
         let spec = &self.spec;
         if !spec.index && !keys && stage.is_none() {
             return Ok(());
@@ -321,59 +287,6 @@ impl SortKernel {
         }
         Ok(())
     }
-<<<<<<< HEAD
-=======
-
-    /// Turns rows of every 128th part of a word into rows of 128 neighbours.
-    fn transpose(&self, e: &mut Emitter<'_>, net: &mut Net<'_>, word: usize, out: u32) -> Result<(), EmitError> {
-        let rows = self.plan.rows;
-        let object = e.object();
-        let apart = (rows / 128) as i32;
-        let xlus = (*e.chip.xlus).max(1).min(rows / 128);
-        let unroll = 1 << xlus.ilog2();
-        e.repeat(rows / 128 / unroll, |e, c| {
-            let (from, to) = (e.affine(c, 128 * unroll as i32, 0)?, e.affine(c, unroll as i32, out as i32)?);
-            for u in 0..unroll {
-                for k in 0..16 {
-                    let v = e.code.load(net.place(word, from, (u * 128 + k * 8) as i32));
-                    e.code.xlu_push(Op::XPose, u, v, 0);
-                }
-            }
-            for k in 0..16 {
-                for u in 0..unroll {
-                    let v = e.code.xlu_pop(u);
-                    let at = super::super::vcode::Place { object, base: to, offset: u as i32 + 8 * k * apart };
-                    e.code.store_strided(v, at, apart);
-                }
-            }
-            e.flush()?;
-            e.free(from);
-            e.free(to);
-            Ok(())
-        })
-    }
-}
-
-fn plain() -> Block {
-    Block { outer: vec![], rows: 0, row_stride: 0, cols: 0, col_stride: 4, lane_tiles: 1, hbm: 0, vmem: 0 }
-}
-
-fn desc(dir: DmaDir, b: &Block, base: i64, at: u32, start: [SReg; 2], strides: [i64; 2]) -> DmaDesc {
-    let terms = start.into_iter().zip(strides).filter(|(r, _)| *r != ZERO).collect();
-    DmaDesc {
-        dir,
-        mem: OnChip::Vmem,
-        elem_bytes: 4,
-        outer: b.outer.clone(),
-        rows: b.rows as u32,
-        row_stride: b.row_stride,
-        cols: b.cols as u32,
-        col_stride: b.col_stride,
-        lane_tiles: b.lane_tiles as u32,
-        hbm: Addr { base: base + b.hbm as i64, terms },
-        local: Addr { base: i64::from(at) + b.vmem as i64, terms: vec![] },
-    }
->>>>>>> main
 }
 
 impl fmt::Display for SortKernel {
