@@ -196,7 +196,7 @@ fn estimate(k: &DotKernel, chip: &ChipSpec, t: &DotTiling) -> Estimate {
     let cycles = blocks * (block + 40.0).max(load + store).max(waits) + first_load + last_store + 2.0 * latency;
     // VMEM: double-buffered blocks, accumulators, converted weights.
     // A block that steps, or lies inside a level that does, has two halves.
-    let steps = |levels: u64| if levels > 1 { 2.0 } else { 1.0 };
+    let steps = |levels: u64| if levels > 1 { 2.0f64 } else { 1.0 };
     let around = k.dims[..first].iter().product::<u64>().max(kb).max(u64::from(t.cores));
     let (stream_twice, weights_twice) = (steps(around.max(hb * mb)), steps(around.max(cb)));
     let out_twice = if blocks > 1.0 { 2.0 } else { stream_twice.max(weights_twice) };

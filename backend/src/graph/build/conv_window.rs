@@ -19,17 +19,18 @@ fn filling(rows: u64) -> f64 {
 impl Builder<'_> {
     /// The sum over the window of dimensions `out`, all in standard order, as a product that windows slide through. `None` if there is
     /// no such code for it.
-    pub(super) fn conv_sliding(&mut self, c: &Conv<'_>, x: NodeId, w: NodeId, out: &[u64]) -> Option<NodeId> {
+    pub(super) fn conv_sliding(&mut self, c: &Conv<'_>, mut x: NodeId, w: NodeId, out: &[u64]) -> Option<NodeId> {
         let (name, site, n) = (c.name, c.site, c.windows.len());
         let ws = self.node(w).dims.clone();
         let positions = ws[..n].iter().try_fold(1u64, |p, &k| p.checked_mul(k))?;
         if n == 0 || n > MAX_SPATIAL || positions > MAX_POSITIONS {
             return None;
         }
-        let (mut x, mut windows) = (x, Vec::new());
+        let mut windows = Vec::new();
         for (i, v) in c.windows.iter().enumerate() {
             let (cut, window) = self.seen(c, x, i + 1, v)?;
-            (x, windows) = (cut, [windows, vec![window]].concat());
+            x = cut;
+            windows.push(window);
         }
         let plain =
             |i: usize, v: &ConvWindow| (v.size, v.stride, v.base, v.low) == (1, 1, 1, 0) && c.windows[i].stride == 1;
@@ -38,7 +39,6 @@ impl Builder<'_> {
             return None;
         }
         let folded = self.folds(c, &windows, ws[n], out);
-        let mut x = x;
         // Where blocks do not fit, what they need of padding and dilation is put into memory: then they can be any part of it.
         if folded || self.pad_contraction {
             x = self.with_zeros(c, x, &mut windows, out)?;
