@@ -8,6 +8,9 @@ use super::*;
 /// Most spatial dimensions.
 const MAX_SPATIAL: usize = 3;
 
+/// Positions of a window whose weights take a good part of a small VMEM.
+const MANY_POSITIONS: u64 = 64;
+
 /// Lanes of a register: contracted features that a pass takes at once.
 const LANES: u64 = 128;
 
@@ -39,6 +42,14 @@ impl Builder<'_> {
             return None;
         }
         let folded = self.folds(c, &windows, ws[n], out);
+        // With many positions of few features, what they see side by side makes a far shorter contraction; and where weights of many
+        // positions do not fit, it can be cut anywhere.
+        let last = if folded { ws[n - 1] } else { 1 };
+        let passes = positions / last * (last * ws[n]).div_ceil(LANES);
+        let together = (positions * ws[n]).div_ceil(LANES);
+        if positions > MANY_POSITIONS && (self.pad_contraction || passes > 8 * together) {
+            return None;
+        }
         // Where blocks do not fit, what they need of padding and dilation is put into memory: then they can be any part of it.
         if folded || self.pad_contraction {
             x = self.with_zeros(c, x, &mut windows, out)?;
