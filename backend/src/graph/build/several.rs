@@ -30,7 +30,18 @@ fn ones(r: Result<Vec<NodeId>, LowerError>) -> Result<Vec<Value>, LowerError> {
 impl Builder<'_> {
     pub(super) fn several(&mut self, f: &Func, op: &Op, args: &[Value], site: &(String, String)) -> Nodes {
         if let (Some((k, largest)), [Value::One(x)]) = (self.selection(op), args) {
-            let fits = self.node(*x).dims.last().is_some_and(|&n| k <= n);
+            let dims = &self.node(*x).dims;
+            let fits = dims.last().is_some_and(|&n| k <= n);
+            let mut wanted: Vec<i64> = dims.iter().map(|&d| d as i64).collect();
+            wanted.pop();
+            wanted.push(k as i64);
+            let is =
+                |r: &ValueId, t: DType| f.ty(*r).tensor().is_some_and(|r| r.dims[..] == wanted[..] && r.dtype == t);
+            let fits = fits && matches!(&op.results[..], [v, i] if is(v, self.node(*x).dtype) && is(i, DType::I32));
+            if !fits && op.opcode == Opcode::CustomCall {
+                let m = "to `mhlo.topk` should give the largest elements of rows and their i32 places";
+                return Some(Err(self.error(op.opcode.name(), op.loc, m)));
+            }
             return fits.then(|| ones(self.top_k(*x, k, largest, "top_k", site)));
         }
         let nodes: Option<Vec<NodeId>> = args.iter().map(|v| v.one()).collect();

@@ -129,11 +129,22 @@ impl Builder<'_> {
         };
         let t = self.tensor(f, r, op.opcode.name(), op.loc)?;
         let sizes = nodes.first().map(|&n| self.node(n).dims.clone()).unwrap_or_default();
+        let mut cut = sizes.clone();
         let rank = sizes.len() as i64;
         let dim = dim.map_or(-1, |d| if d < 0 { d + rank } else { d });
         let Some(dim) = usize::try_from(dim).ok().filter(|&d| d < sizes.len() && t.dims.get(d) <= sizes.get(d)) else {
             return Err(fail(self));
         };
+        cut[dim] = t.dims[dim];
+        let same = |b: &Self, (&n, &r): (&NodeId, &ValueId)| {
+            let is = f.ty(r).tensor().is_some_and(|t| {
+                t.dims.iter().map(|&d| d as u64).eq(cut.iter().copied()) && t.dtype == b.node(n).dtype
+            });
+            is && b.node(n).dims == sizes
+        };
+        if !nodes.iter().zip(&op.results).all(|pair| same(self, pair)) {
+            return Err(fail(self));
+        }
         let block = Block { args: less.params.iter().map(|p| p.value).collect(), ops: less.body.ops.clone() };
         let steps = self.steps_of(less, op, &block, arrays, &Env::default(), site)?;
         let input = Input { operands: &nodes, dim, keep: t.dims[dim] };
