@@ -11,7 +11,7 @@
 //! what happens to results: the first slice of `k` overwrites the accumulators in VMEM, the middle ones add, the last applies the epilogue
 //! and writes the output block.
 //!
-//! Where windows slide over the stream operand ([`window`]), a block has planes, and the contraction runs over the window's positions too.
+//! Where windows slide over the stream operand (`window`), a block has planes, and the contraction runs over the window's positions too.
 //!
 //! Operands that are not in the MXU's format are converted on their way to the array. Those whose contracted dimension does not run along
 //! lanes are transposed by an XLU, once per block, into a scratch block. Padding along `k` is zeroed once, before the first DMA, and no

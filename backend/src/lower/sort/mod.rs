@@ -5,9 +5,9 @@
 //! end of the dimension have indices from `n` on and come last.
 //!
 //! A position in the sorted dimension is a number of `p` bits, and each bit is a bit of the row of VMEM or of the lane
-//! ([`Place`]). Stage `s` of the network merges runs of `2^s` elements by comparing those whose positions differ in bit `s - 1`, then
+//! (`Place`). Stage `s` of the network merges runs of `2^s` elements by comparing those whose positions differ in bit `s - 1`, then
 //! `s - 2`, down to 0: pairs in different rows are pairs of registers, whatever the distance, since loads take rows at a stride;
-//! pairs in different lanes are met by rotations ([`network`]). Where the bits lie is the layout ([`plan`]).
+//! pairs in different lanes are met by rotations (`network`). Where the bits lie is the layout (`plan`).
 //!
 //! The `k` first of many are selected instead of sorted: runs of `k` are sorted along rows, and of two runs the lower half is kept,
 //! until one is left, then the same across lanes.
