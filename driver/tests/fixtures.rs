@@ -10,7 +10,7 @@ use tpusim_isa::chip::ChipSpec;
 use tpusim_traces::npy;
 
 /// Fixtures that compile to generated code.
-const RUN: [&str; 25] = [
+const RUN: [&str; 27] = [
     "matmul_bf16",
     "matmul_f32_ragged",
     "matmul_int8",
@@ -27,6 +27,8 @@ const RUN: [&str; 25] = [
     "conv_depthwise_dilated",
     "resnet_block",
     "reduce_zoo",
+    "sort_topk",
+    "moe_ragged_dot",
     "while_loop",
     "cond_switch",
     "scan",

@@ -4,7 +4,7 @@
 mod common;
 
 use tpusim_backend::eval::{EvalOptions, Tensor, eval_spmd};
-use tpusim_backend::front::parse_module;
+use tpusim_backend::front::parse_text;
 use tpusim_backend::hlo::{Module, Verified, verify};
 use tpusim_isa::topology::Topology;
 use tpusim_sim::network::Cluster;
@@ -18,7 +18,7 @@ fn module(body: &str, params: &str, results: &str) -> Verified<Module> {
     let text = format!(
         "module @m attributes {{mhlo.num_partitions = 8 : i32}} {{\n  func.func public @main({params}) -> ({results}) {{\n{body}\n  }}\n}}"
     );
-    let m = parse_module(&text, "pods.mlir").unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+    let m = parse_text(&text, "pods.mlir").unwrap_or_else(|e| panic!("{e:?}\n{text}"));
     verify(m).unwrap_or_else(|e| panic!("{e:?}\n{text}"))
 }
 

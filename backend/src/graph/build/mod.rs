@@ -6,14 +6,18 @@ mod contract;
 mod conv_window;
 mod convolution;
 mod dynamic;
+mod function;
 mod gather;
+mod linalg;
 mod lookup;
 mod make;
 mod ops;
+mod order;
+mod random;
 mod region;
-mod regions;
 mod scatter;
 mod select_scatter;
+mod several;
 mod sort;
 mod special;
 mod trip;
@@ -188,12 +192,12 @@ impl Builder<'_> {
             if op.opcode == Opcode::Return {
                 return Ok(args);
             }
-            let single: Option<Vec<NodeId>> = args.iter().map(|v| v.one()).collect();
-            let regional = single.and_then(|single| self.region_op(f, op, &single, env, site));
-            let results = match (op.opcode, regional) {
-                (_, Some(r)) => r.map(|ids| ids.into_iter().map(Value::One).collect()),
-                (Opcode::While | Opcode::If | Opcode::Case, _) => self.control(f, op, &args, env, depth, site),
-                _ => self.op(f, op, args, depth, site),
+            let results = match op.opcode {
+                Opcode::While | Opcode::If | Opcode::Case => self.control(f, op, &args, env, depth, site),
+                _ => match self.with_function(f, op, &args, env, site) {
+                    Some(r) => r,
+                    None => self.op(f, op, args, depth, site),
+                },
             };
             let results = results.map_err(|e| self.placed(e, op, site))?;
             for (r, id) in op.results.iter().zip(results) {

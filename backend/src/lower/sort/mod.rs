@@ -12,6 +12,7 @@
 //! The `k` first of many are selected instead of sorted: runs of `k` are sorted along rows, and of two runs the lower half is kept,
 //! until one is left, then the same across lanes.
 
+mod blocks;
 mod kernel;
 mod network;
 mod order;
@@ -44,6 +45,13 @@ impl SortSpec {
     /// Words of an element, the index among them.
     pub fn words(&self) -> usize {
         self.loads + usize::from(self.index)
+    }
+
+    /// Comparisons that a sort on an ordinary computer takes: `n log2 n`.
+    pub fn comparisons(&self) -> u64 {
+        let [o, n, i] = self.dims;
+        let depth = u64::from(self.keep.min(n).next_power_of_two().trailing_zeros()).max(1);
+        o.saturating_mul(n).saturating_mul(i).saturating_mul(depth)
     }
 }
 

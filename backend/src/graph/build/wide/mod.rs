@@ -15,7 +15,6 @@ mod fft;
 mod float;
 mod integer;
 mod reduce;
-mod regions;
 
 use tpusim_isa::num::DType;
 
@@ -207,9 +206,6 @@ impl Builder<'_> {
             op.results.iter().map(|&r| self.tensor(f, r, op.opcode.name(), op.loc)).collect::<Result<_, _>>()?;
         if let (Opcode::Reduce, [a, b]) = (op.opcode, &types[..]) {
             return self.wide_reduce_with_index(op, args, [a, b], &site);
-        }
-        if op.opcode == Opcode::Sort {
-            return self.wide_sort(f, op, args, &types, &site);
         }
         let [t] = &types[..] else {
             return Err(self.wide_error(op, args, "with several results"));
