@@ -53,7 +53,9 @@ fn check(m: &Verified<Module>) {
             let run = execute(&program, &chip, &cluster, &bytes, &opts).unwrap_or_else(|e| panic!("{name}: {e}"));
             for (d, outputs) in run.outputs.iter().enumerate() {
                 for (k, o) in outputs.iter().enumerate() {
-                    assert!(o == want[d][k].bytes(), "{name} {shape} device {d} output {k}");
+                    let want = want[d][k].bytes();
+                    let at = o.iter().zip(want).position(|(a, b)| a != b);
+                    assert!(o.len() == want.len() && at.is_none(), "{name} {shape} device {d} output {k}: byte {at:?} of {}, {poison}", o.len());
                 }
             }
             let timed = time(&program, &chip, &cluster, &PodOptions::default()).unwrap();
@@ -148,8 +150,8 @@ fn collectives_among_other_work() {
     %1 = \"stablehlo.all_reduce\"(%0) <{{replica_groups = {PAIRS}, {CHANNEL}}}> {region} : (tensor<8x16xf32>) -> tensor<8x16xf32>
     %id = stablehlo.partition_id : tensor<ui32>
     %f = stablehlo.convert %id : (tensor<ui32>) -> tensor<f32>
-    %b = stablehlo.broadcast_in_dim %f, dims = [] : (tensor<f32>) -> tensor<8x16xf32>
-    %2 = stablehlo.multiply %1, %b : tensor<8x16xf32>
+    %w = stablehlo.broadcast_in_dim %f, dims = [] : (tensor<f32>) -> tensor<8x16xf32>
+    %2 = stablehlo.multiply %1, %w : tensor<8x16xf32>
     %3 = \"stablehlo.all_gather\"(%2) <{{all_gather_dim = 0 : i64, replica_groups = {FOURS}, {CHANNEL}}}> : (tensor<8x16xf32>) -> tensor<32x16xf32>
     %4 = stablehlo.negate %3 : tensor<32x16xf32>
     %5 = \"stablehlo.all_reduce\"(%4) <{{replica_groups = {ALL}, {CHANNEL}}}> {region} : (tensor<32x16xf32>) -> tensor<32x16xf32>

@@ -53,10 +53,13 @@ impl Control<'_, '_> {
             location: self.node.location.clone(),
             name: "combine",
         };
-        let nodes = vec![
-            node(NodeOp::Param(0), &[], &[self.n, elements]),
-            node(NodeOp::Reduce(how, vec![0]), &[0], &[elements]),
-        ];
+        // A reduction to one element is one over columns.
+        let (all, one) = match elements {
+            1 => (vec![self.n], vec![]),
+            _ => (vec![self.n, elements], vec![elements]),
+        };
+        let nodes =
+            vec![node(NodeOp::Param(0), &[], &all), node(NodeOp::Reduce(how, vec![0]), &[0], &one)];
         let g = Graph { nodes, params: vec![NodeId(0)], outputs: vec![NodeId(1)], ..Graph::default() };
         self.local(&g, &[Some(work as u64), Some(to as u64)])
     }
