@@ -6,7 +6,8 @@ use tpusim_backend::front::parse_text;
 use tpusim_backend::hlo::verify;
 
 fn run_as(text: &str, dot: DotPrecision) -> Vec<Tensor> {
-    let module = verify(parse_text(text, "test.mlir").unwrap_or_else(|e| panic!("{e}"))).unwrap_or_else(|e| panic!("{e:?}"));
+    let module =
+        verify(parse_text(text, "test.mlir").unwrap_or_else(|e| panic!("{e}"))).unwrap_or_else(|e| panic!("{e:?}"));
     eval_module_with(&module, &[], &EvalOptions { dot, ..EvalOptions::default() }).unwrap_or_else(|e| panic!("{e}"))
 }
 

@@ -92,8 +92,8 @@ fn convolutions_agree_with_libtpus_estimates() {
         let flops: f64 = program.ops.iter().map(|o| o.mxu_flops as f64).sum();
         let roof = flops / chip.peak_flops_device(DType::BF16);
         assert!(ours / *chip.clock_hz as f64 >= roof, "{name} on {}: below the roofline", chip.name);
-        // 128 features fill half of a wide array.
-        let limit = if name.contains("x128_") && *chip.mxu.dim > 128 { 2.0 } else { 1.2 };
+        // 128 features fill half of a wide array, in pairs of positions of which each row of the window has one and a half.
+        let limit = if name.contains("x128_") && *chip.mxu.dim > 128 { 1.35 } else { 1.2 };
         assert!((0.9..limit).contains(&ratio), "{name} on {}: {ratio:.2}", chip.name);
         count += 1;
     }

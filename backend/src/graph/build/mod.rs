@@ -86,6 +86,7 @@ pub fn from_module_with(module: &Verified<Module>, pad_contraction: bool) -> Res
         binds: Vec::new(),
         outer: Vec::new(),
         rebuilt: 0,
+        selections: 0,
     };
     let mut env = Env::default();
     for (i, p) in main.params.iter().enumerate() {
@@ -129,6 +130,8 @@ struct Builder<'m> {
     outer: Vec<region::Frame>,
     /// Regions that were built more than once.
     rebuilt: usize,
+    /// Choices that became selections.
+    selections: usize,
 }
 
 /// Shape of a node to be.

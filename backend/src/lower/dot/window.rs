@@ -466,3 +466,67 @@ impl Lowering<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether element `i` of the dilated and padded input is one of the input.
+    fn inside(s: &Slide, i: i64) -> bool {
+        let i = i - s.low as i64;
+        i >= 0 && i % s.base as i64 == 0 && i / (s.base as i64) < s.extent as i64
+    }
+
+    // Oracle: every element of every window, counted.
+    #[test]
+    fn windows_see_what_counting_says() {
+        let some = |size, stride, dilation, base, low, extent| Slide {
+            size,
+            stride,
+            dilation,
+            base,
+            low,
+            extent,
+            step: 1,
+            weights: 1,
+        };
+        let all = [
+            some(3, 1, 1, 1, 1, 7),
+            some(3, 2, 2, 1, 0, 9),
+            some(2, 1, 3, 2, 1, 4),
+            some(5, 3, 1, 3, 4, 2),
+            some(1, 1, 1, 1, 0, 5),
+        ];
+        for s in all {
+            for count in 1..6 {
+                let seen: Vec<i64> =
+                    (0..count).flat_map(|w| (0..s.size).map(move |p| (w * s.stride + p * s.dilation) as i64)).collect();
+                let end = seen.iter().max().unwrap() + 1;
+                assert_eq!(s.span(count) as i64, end, "{s:?} {count}");
+                let elements = (0..end).filter(|&i| inside(&s, i)).count() as u64;
+                assert_eq!(s.seen(count), elements, "{s:?} {count}");
+            }
+        }
+    }
+
+    // Oracle: each block's start, one by one.
+    #[test]
+    fn slack_holds_every_moved_block() {
+        for (low, extent, size, stride, count, block) in
+            [(1, 7, 3, 1, 7, 2), (3, 5, 7, 2, 6, 4), (0, 9, 3, 2, 5, 2), (4, 3, 5, 1, 7, 3), (2, 2, 5, 3, 2, 1)]
+        {
+            let s = Slide { size, stride, dilation: 1, base: 1, low, extent, step: 1, weights: 1 };
+            let (before, after, high) = slack(&s, count, block);
+            let (span, loaded) = (s.span(block) as i64, s.span(block).min(extent) as i64);
+            for first in 0..=count - block {
+                let wanted = (first * stride) as i64 - low as i64;
+                let from = wanted.clamp(0, extent as i64 - loaded);
+                // Planes that the transfer writes, from the block's first.
+                let to = from - wanted;
+                assert!(to >= -(before as i64) && to + loaded <= span + after as i64, "{s:?} block {first}");
+                let outside = (0..span).filter(|j| wanted + j >= extent as i64).count() as u64;
+                assert!(outside <= high, "{s:?} block {first}: {outside} of {high}");
+            }
+        }
+    }
+}
