@@ -3,6 +3,7 @@
 mod control;
 mod gather;
 mod sort;
+pub(crate) mod transfer;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -98,6 +99,8 @@ impl<'c> Generator<'c> {
             Special::Gather(w) => self.gather(scope, s, w, body),
             Special::Scatter(w) => self.scatter(scope, s, w, body),
             Special::Sort(spec) => self.sort(scope, s, spec, body),
+            Special::Collective(c) => self.collective(scope, s, c, body),
+            Special::DeviceNumber(v) => self.device_number(scope, s, v, body),
         }
     }
 

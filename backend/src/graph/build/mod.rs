@@ -1,6 +1,7 @@
 //! From a verified module to the flat graph.
 
 mod argmax;
+mod collective;
 mod contract;
 mod conv_window;
 mod convolution;
@@ -31,6 +32,7 @@ use crate::hlo::{Block, Func, LocId, Module, Op, Opcode, ValueId, Verified};
 use crate::lower::math::{MapOp, holds};
 
 use contract::bits_to_bytes;
+pub(crate) use contract::elementwise;
 use wide::Value;
 
 /// Something the code generator has no code for.
@@ -278,6 +280,9 @@ impl Builder<'_> {
         args: Vec<NodeId>,
         site: (String, String),
     ) -> Result<Vec<NodeId>, LowerError> {
+        if let Some(r) = self.communication(f, op, &args, &site) {
+            return r;
+        }
         if let (Opcode::Reduce, &[a, b]) = (op.opcode, &op.results[..]) {
             let t = [self.tensor(f, a, op.opcode.name(), op.loc)?, self.tensor(f, b, op.opcode.name(), op.loc)?];
             return self.reduce_with_index(op, &args, &t, &site);
