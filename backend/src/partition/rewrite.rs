@@ -1,0 +1,413 @@
+//! From the global function to the per-device one, op by op.
+
+use super::choose::{Around, Choice, finish};
+use super::emit::Emit;
+use super::mesh::{Mesh, Meshes, Sharding, bit};
+use super::propagate::{Shardings, returned};
+use super::reshard;
+use super::rule::{Kind, Rule, reducer, rule};
+use super::special;
+use super::{PartitionError, Place};
+use crate::hlo::{
+    Attr, Block, Func, Op, Opcode, ReduceKind, Region, ReplicaGroups, ResultInfo, TensorType, Type, ValueId,
+};
+
+/// The function that each device runs.
+pub(super) struct Rewrite<'m> {
+    pub from: &'m Func,
+    pub e: Emit<'m>,
+    mesh: &'m Mesh,
+    meshes: &'m Meshes,
+    shardings: &'m Shardings,
+    place: Place<'m>,
+    /// The new value of each old one.
+    map: Vec<Option<ValueId>>,
+    /// Values that were brought to another sharding, by block, so that it is done once.
+    moved: Vec<Vec<(ValueId, Sharding, ValueId)>>,
+    /// Axes that are cut by hand around here.
+    manual: u32,
+    /// The op that defines each old value, if it is one that tells the value.
+    constants: Vec<Option<f64>>,
+}
+
+/// Writes the per-device function.
+pub(super) fn rewrite(
+    from: &Func,
+    meshes: &Meshes,
+    shardings: &Shardings,
+    place: Place<'_>,
+    channel: i64,
+) -> Result<Func, PartitionError> {
+    let mesh = &meshes.mesh;
+    let mut func = from.clone_signature();
+    func.attrs = from.attrs.clone();
+    let mut map = vec![None; from.values.len()];
+    for p in &from.params {
+        let ty = local_type(from.ty(p.value), shardings.of(p.value), mesh);
+        let value = func.new_value(ty);
+        map[usize::from(p.value)] = Some(value);
+        let mut attrs = p.attrs.clone();
+        attrs.remove("sdy.sharding");
+        attrs.remove("mhlo.sharding");
+        func.params.push(crate::hlo::Param { value, attrs, loc: p.loc });
+    }
+    let mut constants = vec![None; from.values.len()];
+    special::known(from, &from.body, &mut constants);
+    let e = Emit::new(mesh, func, channel);
+    let mut r = Rewrite { from, e, mesh, meshes, shardings, place, map, moved: vec![Vec::new()], manual: 0, constants };
+    let results = r.block(&from.body)?;
+    for (info, v) in from.results.iter().zip(&results) {
+        let mut attrs = info.attrs.clone();
+        attrs.remove("sdy.sharding");
+        attrs.remove("mhlo.sharding");
+        let ty = r.e.func.ty(*v).clone();
+        r.e.func.results.push(ResultInfo { ty, attrs });
+    }
+    r.e.push(Opcode::Return, &results, Vec::new(), Vec::new(), Vec::new());
+    Ok(r.e.finish())
+}
+
+fn local_type(ty: &Type, s: &Sharding, mesh: &Mesh) -> Type {
+    match ty {
+        Type::Tensor(t) => Type::Tensor(TensorType { dims: s.local(&t.dims, mesh), ..t.clone() }),
+        other => other.clone(),
+    }
+}
+
+impl Rewrite<'_> {
+    fn error(&self, op: &Op, message: impl std::fmt::Display) -> PartitionError {
+        PartitionError::Op { op: op.opcode.name(), place: self.place.of(op.loc), message: message.to_string() }
+    }
+
+    pub fn global(&self, v: ValueId) -> TensorType {
+        self.from.ty(v).tensor().cloned().unwrap_or_else(|| TensorType::new([], tpusim_isa::num::DType::I1))
+    }
+
+    /// The number that all elements of `v` are, if it is known.
+    pub fn constant(&self, v: ValueId) -> Option<f64> {
+        self.constants[usize::from(v)]
+    }
+
+    /// The new value of `v`, if it is defined.
+    pub fn value(&self, v: ValueId) -> Option<ValueId> {
+        self.map[usize::from(v)]
+    }
+
+    fn get(&self, op: &Op, v: ValueId) -> Result<ValueId, PartitionError> {
+        self.map[usize::from(v)].ok_or_else(|| self.error(op, "uses a value that is not defined"))
+    }
+
+    /// Old value `v`, cut as `want`.
+    fn cut(&mut self, op: &Op, v: ValueId, want: &Sharding) -> Result<ValueId, PartitionError> {
+        let new = self.get(op, v)?;
+        let have = self.shardings.of(v);
+        if have == want {
+            return Ok(new);
+        }
+        for block in &self.moved {
+            if let Some((_, _, moved)) = block.iter().find(|(x, s, _)| *x == new && s == want) {
+                return Ok(*moved);
+            }
+        }
+        let steps = reshard::plan(have, want, self.mesh);
+        let dims = self.global(v).dims;
+        let moved = self.e.steps(new, have, &steps, &dims, ReduceKind::Sum);
+        if let Some(block) = self.moved.last_mut() {
+            block.push((new, want.clone(), moved));
+        }
+        Ok(moved)
+    }
+
+    /// The ops of a block but for its return, whose operands it gives, cut as they are.
+    fn block(&mut self, block: &Block) -> Result<Vec<ValueId>, PartitionError> {
+        for op in &block.ops {
+            self.e.loc = op.loc;
+            match op.opcode {
+                Opcode::Return => return op.operands.iter().map(|&v| self.get(op, v)).collect(),
+                Opcode::While => self.while_loop(op)?,
+                Opcode::Case | Opcode::If => self.branch(op)?,
+                Opcode::SdyManualComputation => self.manual(op)?,
+                _ => self.op(op)?,
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// A region whose arguments are cut as they are and whose results as `want`.
+    fn region(&mut self, block: &Block, want: &[Option<Sharding>]) -> Result<Region, PartitionError> {
+        let mut args = Vec::new();
+        for &a in &block.args {
+            let ty = local_type(self.from.ty(a), self.shardings.of(a), self.mesh);
+            let new = self.e.func.new_value(ty);
+            self.map[usize::from(a)] = Some(new);
+            args.push(new);
+        }
+        self.e.blocks.push(Vec::new());
+        self.moved.push(Vec::new());
+        let mut results = self.block(block)?;
+        if let Some(ret) = block.ops.last() {
+            for ((r, want), &v) in results.iter_mut().zip(want).zip(&ret.operands) {
+                if let Some(want) = want {
+                    *r = self.cut(ret, v, want)?;
+                }
+            }
+        }
+        self.e.push(Opcode::Return, &results, Vec::new(), Vec::new(), Vec::new());
+        self.moved.pop();
+        Ok(Region { block: Block { args, ops: self.e.blocks.pop().unwrap_or_default() } })
+    }
+
+    /// Defines the results of `op`, which have the shardings `have`, as the program wants them.
+    fn define(&mut self, op: &Op, results: &[ValueId], have: &[Sharding]) {
+        for ((&old, &new), have) in op.results.iter().zip(results).zip(have) {
+            let want = self.shardings.of(old);
+            let steps = reshard::plan(have, want, self.mesh);
+            let dims = self.global(old).dims;
+            let v = self.e.steps(new, have, &steps, &dims, ReduceKind::Sum);
+            self.map[usize::from(old)] = Some(v);
+        }
+    }
+
+    fn while_loop(&mut self, op: &Op) -> Result<(), PartitionError> {
+        let [cond, body] = op.regions.as_slice() else { return Err(self.error(op, "needs two regions")) };
+        let carried: Vec<Sharding> = body.block.args.iter().map(|&a| self.shardings.of(a).clone()).collect();
+        let operands: Vec<ValueId> =
+            op.operands.iter().zip(&carried).map(|(&v, s)| self.cut(op, v, s)).collect::<Result<_, _>>()?;
+        // The condition sees what the body sees.
+        let cond = self.condition(&cond.block, &carried)?;
+        let want: Vec<Option<Sharding>> = carried.iter().cloned().map(Some).collect();
+        let body = self.region(&body.block, &want)?;
+        self.e.loc = op.loc;
+        let types = operands.iter().map(|&v| self.e.func.ty(v).clone()).collect();
+        let attrs = op.attrs.iter().map(|(n, a)| (n, a.clone())).collect();
+        let results = self.e.push(op.opcode, &operands, attrs, vec![cond, body], types);
+        self.define(op, &results, &carried);
+        Ok(())
+    }
+
+    fn condition(&mut self, block: &Block, carried: &[Sharding]) -> Result<Region, PartitionError> {
+        let mut args = Vec::new();
+        let mut adapt = Vec::new();
+        for (&a, s) in block.args.iter().zip(carried) {
+            let new = self.e.func.new_value(local_type(self.from.ty(a), s, self.mesh));
+            args.push(new);
+            adapt.push((a, new, s.clone()));
+        }
+        self.e.blocks.push(Vec::new());
+        self.moved.push(Vec::new());
+        for (a, new, have) in adapt {
+            let steps = reshard::plan(&have, self.shardings.of(a), self.mesh);
+            let dims = self.global(a).dims;
+            let v = self.e.steps(new, &have, &steps, &dims, ReduceKind::Sum);
+            self.map[usize::from(a)] = Some(v);
+        }
+        let results = self.block(block)?;
+        self.e.push(Opcode::Return, &results, Vec::new(), Vec::new(), Vec::new());
+        self.moved.pop();
+        Ok(Region { block: Block { args, ops: self.e.blocks.pop().unwrap_or_default() } })
+    }
+
+    fn branch(&mut self, op: &Op) -> Result<(), PartitionError> {
+        let want: Vec<Sharding> = op.results.iter().map(|&v| self.shardings.of(v).clone()).collect();
+        let wanted: Vec<Option<Sharding>> = want.iter().cloned().map(Some).collect();
+        let operands: Vec<ValueId> = op.operands.iter().map(|&v| self.get(op, v)).collect::<Result<_, _>>()?;
+        let regions: Vec<Region> =
+            op.regions.iter().map(|r| self.region(&r.block, &wanted)).collect::<Result<_, _>>()?;
+        self.e.loc = op.loc;
+        let types = op.results.iter().zip(&want).map(|(&v, s)| local_type(self.from.ty(v), s, self.mesh)).collect();
+        let attrs = op.attrs.iter().map(|(n, a)| (n, a.clone())).collect();
+        let results = self.e.push(op.opcode, &operands, attrs, regions, types);
+        self.define(op, &results, &want);
+        Ok(())
+    }
+
+    /// The body of a manual computation is local code along the manual axes already.
+    fn manual(&mut self, op: &Op) -> Result<(), PartitionError> {
+        let manual = super::manual_axes(self.meshes, op).map_err(|m| self.error(op, m))?;
+        let Some(Attr::Opaque(text)) = op.attrs.get("in_shardings") else {
+            return Err(self.error(op, "needs in_shardings"));
+        };
+        let inputs = self.meshes.per_value(text).map_err(|m| self.error(op, m))?;
+        let Some(body) = op.regions.first() else { return Err(self.error(op, "needs a region")) };
+        for ((&v, &arg), dims) in op.operands.iter().zip(&body.block.args).zip(&inputs) {
+            let inside = self.shardings.of(arg);
+            // What is manual, then what the body cuts further.
+            let mut want = Sharding::replicated(dims.len());
+            for (d, spec) in dims.iter().enumerate() {
+                want.dims[d] = spec.axes.iter().copied().filter(|&a| manual & bit(a) != 0).collect();
+                want.dims[d].extend(inside.dims.get(d).into_iter().flatten());
+            }
+            let new = self.cut(op, v, &want)?;
+            let (have, expected) = (self.e.ty(new), local_type(self.from.ty(arg), inside, self.mesh));
+            if Type::Tensor(have.clone()) != expected {
+                return Err(self.error(op, format!("the part of an operand is {have}, the region takes {expected}")));
+            }
+            self.map[usize::from(arg)] = Some(new);
+        }
+        let outer = self.manual;
+        self.manual |= manual;
+        self.block(&body.block)?;
+        self.manual = outer;
+        for (i, &r) in op.results.iter().enumerate() {
+            let Some(v) = returned(&body.block, i) else { return Err(self.error(op, "returns too little")) };
+            let mut want = self.shardings.of(r).clone();
+            want.dims.iter_mut().for_each(|d| d.retain(|&a| manual & bit(a) == 0));
+            let new = self.cut(op, v, &want)?;
+            let (have, expected) = (self.e.ty(new), local_type(self.from.ty(r), self.shardings.of(r), self.mesh));
+            if Type::Tensor(have.clone()) != expected {
+                return Err(
+                    self.error(op, format!("the part of result {i} is {have}, out_shardings ask for {expected}"))
+                );
+            }
+            self.map[usize::from(r)] = Some(new);
+        }
+        Ok(())
+    }
+
+    /// How `op` is cut.
+    fn choose(&self, op: &Op, rule: &Rule) -> Choice {
+        let types: Vec<TensorType> = op.operands.iter().chain(&op.results).map(|&v| self.global(v)).collect();
+        let shardings = op.operands.iter().chain(&op.results).map(|&v| self.shardings.of(v)).collect();
+        let flops = match op.opcode {
+            Opcode::DotGeneral | Opcode::Dot => {
+                rule.factors.iter().fold(2u64, |n, f| n.saturating_mul(f.size.unsigned_abs()))
+            }
+            Opcode::Convolution => {
+                let n = |i: usize| types.get(i).and_then(TensorType::elements).unwrap_or(1);
+                n(1).saturating_mul(n(2)).saturating_mul(2)
+                    / types.get(2).and_then(|t| t.dims.last()).map_or(1, |&d| d.max(1) as u64)
+            }
+            _ => 0,
+        };
+        let a = Around { rule, mesh: self.mesh, types: &types, shardings, operands: op.operands.len(), flops };
+        a.choose()
+    }
+
+    fn op(&mut self, op: &Op) -> Result<(), PartitionError> {
+        if self.manual == 0 && is_communication(op.opcode) && self.mesh.devices() > 1 {
+            let message = "is about devices, but outside of a manual computation the program is about whole arrays; \
+                           use it inside of sdy.manual_computation (jax.shard_map)";
+            return Err(self.error(op, message));
+        }
+        let rule = rule(self.from, op);
+        let choice = self.choose(op, &rule);
+        #[cfg(debug_assertions)]
+        debug_assert!(choice.operands.iter().chain(&choice.results).all(super::choose::valid), "{choice:?}");
+        if super::is_constraint(op) {
+            // One step from what is to what is asked.
+            let want = self.shardings.of(op.results[0]).clone();
+            let v = self.cut(op, op.operands[0], &want)?;
+            self.map[usize::from(op.results[0])] = Some(v);
+            return Ok(());
+        }
+        let operands: Vec<ValueId> =
+            op.operands.iter().zip(&choice.operands).map(|(&v, s)| self.cut(op, v, s)).collect::<Result<_, _>>()?;
+        let results = special::emit(self, op, &rule, &choice, operands)?;
+        let kind = self.partial_kind(op, &rule, &choice);
+        for (i, (&old, &new)) in op.results.iter().zip(&results).enumerate() {
+            let want = self.shardings.of(old).clone();
+            let steps = finish(&choice, i, &want, self.mesh);
+            let dims = self.global(old).dims;
+            let v = self.e.steps(new, &choice.results[i], &steps, &dims, kind);
+            let v = special::complete(self, op, &choice, v, &want);
+            self.map[usize::from(old)] = Some(v);
+        }
+        Ok(())
+    }
+
+    /// How partial results of `op` combine.
+    fn partial_kind(&self, op: &Op, rule: &Rule, choice: &Choice) -> ReduceKind {
+        let cut =
+            rule.factors.iter().zip(&choice.factors).find(|(f, a)| !a.is_empty() && matches!(f.kind, Kind::Reduce(_)));
+        match (cut, reducer(self.from, op)) {
+            (Some((f, _)), _) => match f.kind {
+                Kind::Reduce(k) => k,
+                _ => ReduceKind::Sum,
+            },
+            // Devices that do not serve an index give zero.
+            _ if op.results.first().is_some_and(|&v| self.global(v).dtype == tpusim_isa::num::DType::I1) => {
+                ReduceKind::Or
+            }
+            _ => ReduceKind::Sum,
+        }
+    }
+
+    /// A copy of `op` with these operands, whose results are cut as chosen.
+    pub fn copy(
+        &mut self,
+        op: &Op,
+        choice: &Choice,
+        operands: &[ValueId],
+        attrs: Vec<(&str, Attr)>,
+    ) -> Result<Vec<ValueId>, PartitionError> {
+        let regions: Vec<Region> =
+            op.regions.iter().map(|r| self.copy_region(op, &r.block)).collect::<Result<_, _>>()?;
+        let types = op.results.iter().zip(&choice.results);
+        let types = types.map(|(&v, s)| local_type(self.from.ty(v), s, self.mesh)).collect();
+        let mut all: Vec<(&str, Attr)> = op.attrs.iter().map(|(n, a)| (n, self.attr(a))).collect();
+        for (n, a) in attrs {
+            all.retain(|(m, _)| *m != n);
+            all.push((n, a));
+        }
+        all.retain(|(n, _)| *n != "sdy.sharding" && *n != "mhlo.sharding");
+        self.e.loc = op.loc;
+        Ok(self.e.push(op.opcode, operands, all, regions, types))
+    }
+
+    /// An attribute; groups over another name of the mesh name the mesh.
+    fn attr(&self, a: &Attr) -> Attr {
+        match a {
+            Attr::Groups(ReplicaGroups::MeshAxes(m, axes)) => match m.as_ref() {
+                Attr::Symbol(n) if self.meshes.is_mesh(n) => {
+                    let mesh = Box::new(Attr::Symbol(self.mesh.name.clone()));
+                    Attr::Groups(ReplicaGroups::MeshAxes(mesh, axes.clone()))
+                }
+                _ => a.clone(),
+            },
+            other => other.clone(),
+        }
+    }
+
+    /// A region on scalars, as it is.
+    fn copy_region(&mut self, op: &Op, block: &Block) -> Result<Region, PartitionError> {
+        let mut args = Vec::new();
+        for &a in &block.args {
+            let new = self.e.func.new_value(self.from.ty(a).clone());
+            self.map[usize::from(a)] = Some(new);
+            args.push(new);
+        }
+        let mut ops = Vec::new();
+        for inner in &block.ops {
+            let operands = inner.operands.iter().map(|&v| self.get(op, v)).collect::<Result<_, _>>()?;
+            let regions = inner.regions.iter().map(|r| self.copy_region(op, &r.block)).collect::<Result<_, _>>()?;
+            let mut results = Vec::new();
+            for &r in &inner.results {
+                let new = self.e.func.new_value(self.from.ty(r).clone());
+                self.map[usize::from(r)] = Some(new);
+                results.push(new);
+            }
+            ops.push(Op { operands, regions, results, ..inner.clone() });
+        }
+        Ok(Region { block: Block { args, ops } })
+    }
+}
+
+/// Ops that see other devices.
+fn is_communication(opcode: Opcode) -> bool {
+    use Opcode::*;
+    matches!(
+        opcode,
+        AllGather
+            | AllReduce
+            | AllToAll
+            | CollectiveBroadcast
+            | CollectivePermute
+            | CollectiveReduce
+            | CrossReplicaSum
+            | PartitionId
+            | ReduceScatter
+            | ReplicaId
+            | Send
+            | Recv
+    )
+}
