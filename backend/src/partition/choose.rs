@@ -25,6 +25,8 @@ pub(super) struct Choice {
     pub results: Vec<Sharding>,
     /// Axes whose devices hold partial results.
     pub partial: Vec<Axis>,
+    /// Axes whose devices hold results that the op's own reducer has yet to combine.
+    pub fold: Vec<Axis>,
 }
 
 /// What is known of the op's surroundings.
@@ -39,6 +41,8 @@ pub(super) struct Around<'a> {
     pub operands: usize,
     /// Multiplications and additions in all, of a product; else 0.
     pub flops: u64,
+    /// How many partial results are added up before they are combined.
+    pub terms: u64,
 }
 
 /// The sharding of a tensor by its factors; `None` where a minor factor is cut and a major one is not cut to pieces.
@@ -66,16 +70,18 @@ impl Around<'_> {
         }
         let all: Vec<Sharding> = self.rule.tensors.iter().map(|d| compose(d, &factors, self)).collect::<Option<_>>()?;
         let (operands, results) = all.split_at(self.operands);
-        let mut partial: Vec<Axis> = Vec::new();
+        let (mut partial, mut fold): (Vec<Axis>, Vec<Axis>) = Default::default();
         for (f, axes) in factors.iter().enumerate() {
             let of = |ts: &[Dims]| ts.iter().flatten().any(|d| d.contains(&f));
             let missing = !of(&self.rule.tensors[self.operands..]);
-            if missing && self.rule.factors[f].kind != Kind::Pass {
-                partial.extend(axes);
+            match self.rule.factors[f].kind {
+                Kind::Fold => fold.extend(axes),
+                kind if missing && kind != Kind::Pass => partial.extend(axes),
+                _ => {}
             }
         }
         partial.sort_unstable();
-        Some(Choice { operands: operands.to_vec(), results: results.to_vec(), factors, partial })
+        Some(Choice { operands: operands.to_vec(), results: results.to_vec(), factors, partial, fold })
     }
 
     fn cost(&self, c: &Choice) -> u64 {
@@ -84,12 +90,21 @@ impl Around<'_> {
         let local = |s: &Sharding, b: u64| b / s.dims.iter().map(|a| self.mesh.count(a)).product::<u64>().max(1);
         let mut touched = 0u64;
         for (i, t) in self.types.iter().enumerate() {
-            let (have, steps) = match i.checked_sub(self.operands) {
-                None => (self.shardings[i], reshard::plan(self.shardings[i], &c.operands[i], self.mesh)),
-                Some(r) => (&c.results[r], reshard::combine(&c.results[r], &c.partial, self.shardings[i], self.mesh)),
+            let at = match i.checked_sub(self.operands) {
+                None => {
+                    let steps = reshard::plan(self.shardings[i], &c.operands[i], self.mesh);
+                    total = total.saturating_add(reshard::cost(self.shardings[i], &steps, bytes(t), self.mesh));
+                    &c.operands[i]
+                }
+                Some(r) => {
+                    let steps = reshard::combine(&c.results[r], &c.partial, self.shardings[i], self.mesh);
+                    let cost = reshard::cost(&c.results[r], &steps, bytes(t), self.mesh);
+                    let shared = if c.partial.is_empty() { 1 } else { self.terms.max(1) };
+                    let folded = local(&c.results[r], bytes(t)).saturating_mul(self.mesh.count(&c.fold) - 1);
+                    total = total.saturating_add(cost / shared).saturating_add(folded);
+                    &c.results[r]
+                }
             };
-            total = total.saturating_add(reshard::cost(have, &steps, bytes(t), self.mesh));
-            let at = if i < self.operands { &c.operands[i] } else { &c.results[i - self.operands] };
             touched = touched.saturating_add(local(at, bytes(t)));
         }
         let cut: u64 = c.factors.iter().map(|a| self.mesh.count(a)).fold(1, u64::saturating_mul);
@@ -103,6 +118,7 @@ impl Around<'_> {
             operands: self.rule.tensors[..self.operands].iter().map(|d| Sharding::replicated(d.len())).collect(),
             results: self.rule.tensors[self.operands..].iter().map(|d| Sharding::replicated(d.len())).collect(),
             partial: Vec::new(),
+            fold: Vec::new(),
         };
         // The order of the axes of each factor, results first, and the factors of each axis.
         let mut order: Vec<Vec<Axis>> = vec![Vec::new(); self.rule.factors.len()];

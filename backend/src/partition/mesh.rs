@@ -133,7 +133,7 @@ fn bracketed(text: &str, open: char, close: char) -> Option<(&str, &str)> {
     for (i, c) in text[start..].char_indices() {
         match c {
             '"' => quoted = !quoted,
-            c if quoted => drop(c),
+            _ if quoted => {}
             c if c == open => depth += 1,
             c if c == close => depth -= 1,
             _ => {}

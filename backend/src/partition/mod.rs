@@ -29,6 +29,7 @@ mod rewrite;
 mod rule;
 mod shards;
 mod special;
+mod sums;
 
 pub use mesh::{Axis, MAX_AXES, Mesh, Sharding};
 pub use shards::{ShardError, assemble, cut};

@@ -177,6 +177,10 @@ impl Propagation<'_> {
                         self.collect(&r.block, banned, place)?;
                     }
                 }
+                // Each value by itself.
+                Opcode::OptimizationBarrier => {
+                    op.operands.iter().zip(&op.results).for_each(|(&a, &b)| self.tie(vec![a, b]));
+                }
                 Opcode::SdyManualComputation => self.manual(op, banned, place)?,
                 _ => {
                     if let Some(dims) =
@@ -269,7 +273,7 @@ impl Propagation<'_> {
             let spec = &self.specs[usize::from(*v)];
             for (axes, factors) in spec.sharding.dims.iter().zip(dims).filter(|(a, _)| !a.is_empty()) {
                 for (f, axes) in factors.iter().zip(split(axes, factors, rule, mesh)) {
-                    if axes.is_empty() || (phase < 2 && matches!(rule.factors[*f].kind, Kind::Reduce(_))) {
+                    if axes.is_empty() || (phase < 2 && matches!(rule.factors[*f].kind, Kind::Reduce(_) | Kind::Fold)) {
                         continue;
                     }
                     proposals += 1;

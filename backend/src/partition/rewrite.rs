@@ -1,12 +1,15 @@
 //! From the global function to the per-device one, op by op.
 
+use rustc_hash::FxHashMap;
+
 use super::choose::{Around, Choice, finish};
 use super::emit::Emit;
-use super::mesh::{Mesh, Meshes, Sharding, bit};
+use super::mesh::{Axis, Mesh, Meshes, Sharding, bit};
 use super::propagate::{Shardings, returned};
 use super::reshard;
 use super::rule::{Kind, Rule, reducer, rule};
 use super::special;
+use super::sums::Sums;
 use super::{PartitionError, Place};
 use crate::hlo::{
     Attr, Block, Func, Op, Opcode, ReduceKind, Region, ReplicaGroups, ResultInfo, TensorType, Type, ValueId,
@@ -26,8 +29,19 @@ pub(super) struct Rewrite<'m> {
     moved: Vec<Vec<(ValueId, Sharding, ValueId)>>,
     /// Axes that are cut by hand around here.
     manual: u32,
-    /// The op that defines each old value, if it is one that tells the value.
+    /// The number that all elements of each old value are, where it is known.
     constants: Vec<Option<f64>>,
+    /// Sums of products that are combined when they are complete.
+    sums: Sums,
+    /// Partial results that are not combined yet, by old value.
+    pending: FxHashMap<ValueId, Pending>,
+}
+
+/// A partial result.
+struct Pending {
+    value: ValueId,
+    sharding: Sharding,
+    partial: Vec<Axis>,
 }
 
 /// Writes the per-device function.
@@ -54,7 +68,7 @@ pub(super) fn rewrite(
     let mut constants = vec![None; from.values.len()];
     special::known(from, &from.body, &mut constants);
     let e = Emit::new(mesh, func, channel);
-    let mut r = Rewrite { from, e, mesh, meshes, shardings, place, map, moved: vec![Vec::new()], manual: 0, constants };
+    let mut r = Rewrite { from, e, mesh, meshes, shardings, place, map, moved: vec![Vec::new()], manual: 0, constants, sums: Sums::of(from), pending: FxHashMap::default() };
     let results = r.block(&from.body)?;
     for (info, v) in from.results.iter().zip(&results) {
         let mut attrs = info.attrs.clone();
@@ -93,7 +107,14 @@ impl Rewrite<'_> {
         self.map[usize::from(v)]
     }
 
-    fn get(&self, op: &Op, v: ValueId) -> Result<ValueId, PartitionError> {
+    fn get(&mut self, op: &Op, v: ValueId) -> Result<ValueId, PartitionError> {
+        if let Some(p) = self.pending.remove(&v) {
+            let want = self.shardings.of(v);
+            let steps = reshard::combine(&p.sharding, &p.partial, want, self.mesh);
+            let dims = self.global(v).dims;
+            let done = self.e.steps(p.value, &p.sharding, &steps, &dims, ReduceKind::Sum);
+            self.map[usize::from(v)] = Some(done);
+        }
         self.map[usize::from(v)].ok_or_else(|| self.error(op, "uses a value that is not defined"))
     }
 
@@ -279,7 +300,8 @@ impl Rewrite<'_> {
             }
             _ => 0,
         };
-        let a = Around { rule, mesh: self.mesh, types: &types, shardings, operands: op.operands.len(), flops };
+        let terms = op.results.first().map_or(1, |&v| self.sums.terms(v));
+        let a = Around { rule, mesh: self.mesh, types: &types, shardings, operands: op.operands.len(), flops, terms };
         a.choose()
     }
 
@@ -288,6 +310,12 @@ impl Rewrite<'_> {
             let message = "is about devices, but outside of a manual computation the program is about whole arrays; \
                            use it inside of sdy.manual_computation (jax.shard_map)";
             return Err(self.error(op, message));
+        }
+        if op.opcode == Opcode::OptimizationBarrier {
+            return self.barrier(op);
+        }
+        if op.opcode == Opcode::Add && self.add_partial(op) {
+            return Ok(());
         }
         let rule = rule(self.from, op);
         let choice = self.choose(op, &rule);
@@ -303,6 +331,13 @@ impl Rewrite<'_> {
         let operands: Vec<ValueId> =
             op.operands.iter().zip(&choice.operands).map(|(&v, s)| self.cut(op, v, s)).collect::<Result<_, _>>()?;
         let results = special::emit(self, op, &rule, &choice, operands)?;
+        if let ([old], [new], false) = (op.results.as_slice(), results.as_slice(), choice.partial.is_empty())
+            && self.sums.continues(*old)
+        {
+            let (sharding, partial) = (choice.results[0].clone(), choice.partial);
+            self.pending.insert(*old, Pending { value: *new, sharding, partial });
+            return Ok(());
+        }
         let kind = self.partial_kind(op, &rule, &choice);
         for (i, (&old, &new)) in op.results.iter().zip(&results).enumerate() {
             let want = self.shardings.of(old).clone();
@@ -313,6 +348,39 @@ impl Rewrite<'_> {
             self.map[usize::from(old)] = Some(v);
         }
         Ok(())
+    }
+
+    fn barrier(&mut self, op: &Op) -> Result<(), PartitionError> {
+        let mut operands = Vec::new();
+        for (&v, &r) in op.operands.iter().zip(&op.results) {
+            let want = self.shardings.of(r).clone();
+            operands.push(self.cut(op, v, &want)?);
+        }
+        let types = operands.iter().map(|&v| self.e.func.ty(v).clone()).collect();
+        let results = self.e.push(op.opcode, &operands, Vec::new(), Vec::new(), types);
+        for (&old, new) in op.results.iter().zip(results) {
+            self.map[usize::from(old)] = Some(new);
+        }
+        Ok(())
+    }
+
+    /// Adds two partial results, if the operands are such.
+    fn add_partial(&mut self, op: &Op) -> bool {
+        let ([a, b], [r]) = (op.operands.as_slice(), op.results.as_slice()) else { return false };
+        let (Some(x), Some(y)) = (self.pending.get(a), self.pending.get(b)) else { return false };
+        if a == b || x.sharding != y.sharding || x.partial != y.partial {
+            return false;
+        }
+        let (x, y, sharding, partial) = (x.value, y.value, x.sharding.clone(), x.partial.clone());
+        self.pending.remove(a);
+        self.pending.remove(b);
+        let value = self.e.binary(Opcode::Add, x, y);
+        self.pending.insert(*r, Pending { value, sharding, partial });
+        if !self.sums.continues(*r) {
+            // The sum is complete.
+            let _ = self.get(op, *r);
+        }
+        true
     }
 
     /// How partial results of `op` combine.

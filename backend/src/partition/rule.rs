@@ -6,7 +6,6 @@
 
 use super::MAX_FACTORS;
 use crate::hlo::{Attr, Func, Op, Opcode, ReduceKind, TensorType, ValueId};
-use crate::ops::{Eval, lookup};
 
 /// What cutting a factor means for the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +16,8 @@ pub(super) enum Kind {
     Reduce(ReduceKind),
     /// An indexed dimension: devices serve the indices that fall into their part.
     Indexed,
+    /// Devices reduce their part by a reducer without a name; it is applied again to what they get.
+    Fold,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -119,12 +120,13 @@ pub(super) fn rule(func: &Func, op: &Op) -> Rule {
             let rank = types.last().map_or(0, TensorType::rank);
             let shaped: Vec<usize> = (0..all).filter(|&t| types[t].rank() == rank).collect();
             // Scalars next to tensors (the predicate of a selection) have no dimensions; anything else is left whole.
-            if shaped.iter().all(|&t| types[t].dims == types[all - 1].dims) {
+            let scalar = |t: usize| types[t].rank() == 0;
+            if (0..all).all(|t| scalar(t) || types[t].dims == types[all - 1].dims) {
                 r.link_all(&types, &shaped, &[]);
                 r.plain = true;
             }
         }
-        OptimizationBarrier | AllReduce if n == all - n => {
+        AllReduce if n == all - n => {
             for i in 0..n {
                 r.link_all(&types, &[i, n + i], &[]);
             }
@@ -238,39 +240,18 @@ impl Rule {
 /// Whether each element of the results is computed from the elements of the operands at the same place.
 pub(super) fn elementwise(opcode: Opcode) -> bool {
     use Opcode::*;
-    let listed = matches!(
-        opcode,
-        Select
-            | Clamp
-            | Compare
-            | Convert
-            | Complex
-            | Real
-            | Imag
-            | Not
-            | And
-            | Or
-            | Xor
-            | Map
-            | ReducePrecision
-            | IsFinite
-            | SdyShardingConstraint
-            | SdyReshard
-            | UniformQuantize
-            | UniformDequantize
-            | SdyAllGather
-            | SdyAllReduce
-            | SdyAllSlice
-            | SdyAllToAll
-            | SdyCollectivePermute
-            | SdyReduceScatter
-            | ShiftLeft
-            | ShiftRightArithmetic
-            | ShiftRightLogical
-            | Popcnt
-            | CountLeadingZeros
-    );
-    listed || lookup(opcode).is_some_and(|d| matches!(d.eval, Eval::Unary(_) | Eval::Binary(_)))
+    let chlo = opcode.name().starts_with("chlo.");
+    match opcode {
+        ChloConstant | ChloRaggedDot | ChloScan | ChloTopK => false,
+        Abs | Add | And | Atan2 | Cbrt | Ceil | Clamp | Compare | Complex | Convert | Cosine | CountLeadingZeros
+        | Divide | Exponential | ExponentialMinusOne | Floor | Imag | IsFinite | Log | LogPlusOne | Logistic | Map
+        | Maximum | Minimum | Multiply | Negate | Not | Or | Popcnt | Power | Real | ReducePrecision | Remainder
+        | RoundNearestAfz | RoundNearestEven | Rsqrt | Select | ShiftLeft | ShiftRightArithmetic | ShiftRightLogical
+        | Sign | Sine | Sqrt | Subtract | Tan | Tanh | UniformDequantize | UniformQuantize | Xor => true,
+        SdyAllGather | SdyAllReduce | SdyAllSlice | SdyAllToAll | SdyCollectivePermute | SdyReduceScatter
+        | SdyReshard | SdyShardingConstraint => true,
+        _ => chlo,
+    }
 }
 
 /// Groups of dimensions with equal products, cut into common factors from the major end.
@@ -323,13 +304,11 @@ fn reshape(r: &mut Rule, types: &[TensorType]) {
 fn reduce(r: &mut Rule, types: &[TensorType], func: &Func, op: &Op) {
     let n = op.operands.len() / 2;
     let reduced = dims_of(op.attrs.ints("dimensions"));
-    let kind = if n == 1 { reducer(func, op) } else { None };
+    let kind = if n == 1 { reducer(func, op) } else { None }.map_or(Kind::Fold, Kind::Reduce);
     let mut to = 0;
     for d in 0..types[0].rank() {
         if reduced.contains(&d) {
-            if let Some(kind) = kind {
-                r.link(types, Kind::Reduce(kind), &[(0, d)]);
-            }
+            r.link(types, kind, &(0..n).map(|i| (i, d)).collect::<Vec<_>>());
         } else {
             let at: Vec<_> = (0..n).map(|i| (i, d)).chain((0..n).map(|i| (2 * n + i, to))).collect();
             r.link(types, Kind::Pass, &at);

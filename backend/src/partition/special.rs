@@ -6,6 +6,7 @@ use tpusim_isa::num::convert::{decode_f64, decode_i64};
 use super::PartitionError;
 use super::choose::Choice;
 use super::mesh::{Axis, Sharding};
+use super::reshard::Step;
 use super::rewrite::Rewrite;
 use super::rule::{Kind, Rule, reducer};
 use crate::hlo::{Attr, Block, Func, Op, Opcode, ReduceKind, TensorType, ValueId};
@@ -119,6 +120,7 @@ pub(super) fn emit(
             let neutral = r.e.splat(ty.clone(), kind.identity(ty.dtype));
             r.copy(op, choice, &[operands[0], neutral], Vec::new())
         }
+        Opcode::Reduce if !choice.fold.is_empty() => fold(r, op, choice, operands),
         Opcode::Gather => gather(r, op, rule, choice, operands),
         Opcode::Scatter => scatter(r, op, rule, choice, operands),
         Opcode::SdyReshard | Opcode::SdyShardingConstraint => Ok(operands),
@@ -135,6 +137,29 @@ fn needs_init(r: &Rewrite<'_>, op: &Op, choice: &Choice) -> bool {
         && once
         && !choice.partial.is_empty()
         && r.constant(op.operands[1]) != Some(kind.identity(dtype))
+}
+
+/// Each device reduces its part; all reduce what they got.
+fn fold(
+    r: &mut Rewrite<'_>,
+    op: &Op,
+    choice: &Choice,
+    operands: Vec<ValueId>,
+) -> Result<Vec<ValueId>, PartitionError> {
+    let parts = r.copy(op, choice, &operands, Vec::new())?;
+    let mut all = Vec::new();
+    for v in parts {
+        let ty = r.e.ty(v);
+        let row = TensorType { dims: [&[1], ty.dims.as_slice()].concat(), ..ty };
+        let v = r.e.one(Opcode::Reshape, &[v], Vec::new(), row.clone());
+        let whole = [&[r.e.mesh.count(&choice.fold) as i64], &row.dims[1..]].concat();
+        let mut cur = Sharding::replicated(row.rank());
+        cur.dims[0].clone_from(&choice.fold);
+        let step = Step::AllGather { dim: 0, axes: choice.fold.clone() };
+        all.push(r.e.step(v, &mut cur, &step, &whole, ReduceKind::Sum));
+    }
+    all.extend(&operands[operands.len() / 2..]);
+    r.copy(op, choice, &all, vec![("dimensions", ints(vec![0]))])
 }
 
 /// What is left to do with a result that is in place: the initial value of a reduction.
