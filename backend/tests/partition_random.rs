@@ -13,7 +13,7 @@ use tpusim_backend::hlo::{
     Attr, AttrList, ConvDims, DotDims, FuncBuilder, ModuleBuilder, Opcode, ReduceKind, ScatterDims, TensorType, Type,
     ValueId,
 };
-use tpusim_backend::partition::partition;
+use tpusim_backend::partition::{partition, partition_shuffled};
 use tpusim_isa::num::DType;
 
 struct Rng(u64);
@@ -343,13 +343,16 @@ fn check(seed: u64, seen: &mut BTreeMap<&'static str, usize>) {
         })
         .collect();
     let want = eval_module(&module, &inputs).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-    let p = partition(&module).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", *module));
-    collectives(&p.module).into_iter().for_each(|(k, n)| *seen.entry(k).or_default() += n);
-    let got = run_partitioned(&module, &p, &inputs);
-    for (i, (got, want)) in got.iter().zip(&want).enumerate() {
-        // Zeros may differ in sign.
-        let (a, b) = (got.to_f32(), want.to_f32());
-        assert!(a == b, "seed {seed}, result {i}:\n{}\n{}\n{a:?}\n{b:?}", *module, *p.module);
+    // The cheapest way, and any way.
+    for p in [partition(&module), partition_shuffled(&module, seed)] {
+        let p = p.unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", *module));
+        collectives(&p.module).into_iter().for_each(|(k, n)| *seen.entry(k).or_default() += n);
+        let got = run_partitioned(&module, &p, &inputs);
+        for (i, (got, want)) in got.iter().zip(&want).enumerate() {
+            // Zeros may differ in sign.
+            let (a, b) = (got.to_f32(), want.to_f32());
+            assert!(a == b, "seed {seed}, result {i}:\n{}\n{}\n{a:?}\n{b:?}", *module, *p.module);
+        }
     }
 }
 

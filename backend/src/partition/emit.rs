@@ -229,10 +229,14 @@ impl<'m> Emit<'m> {
         };
         match step {
             Step::Slice { dim, axes } => {
-                let zero = self.splat(TensorType::new([], DType::I32), 0.0);
+                let index = if whole.iter().any(|&d| d > i64::from(i32::MAX)) { DType::I64 } else { DType::I32 };
+                let zero = self.splat(TensorType::new([], index), 0.0);
                 let mut operands = vec![zero; from.rank() + 1];
                 operands[0] = v;
-                operands[dim + 1] = self.offset(axes, to.dims[*dim]);
+                let place = self.place(axes);
+                let place = self.convert(place, index);
+                let size = self.splat(TensorType::new([], index), to.dims[*dim] as f64);
+                operands[dim + 1] = self.binary(Opcode::Multiply, place, size);
                 self.one(Opcode::DynamicSlice, &operands, vec![("slice_sizes", Attr::Ints(to.dims.clone()))], to)
             }
             Step::AllGather { dim, axes } => {

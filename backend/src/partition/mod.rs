@@ -41,6 +41,9 @@ use tpusim_isa::num::DType;
 /// Most factors of one op that are looked at; further dimensions stay whole.
 const MAX_FACTORS: usize = 64;
 
+/// Most devices of a mesh: permutations list them all.
+pub const MAX_DEVICES: u64 = 1 << 17;
+
 /// A program for one device of many.
 #[derive(Clone, Debug)]
 pub struct Partitioned {
@@ -155,10 +158,26 @@ fn manual_axes(meshes: &Meshes, op: &Op) -> Result<u32, String> {
 /// # Errors
 /// When the shardings cannot be read or do not fit, or when an op has no local form.
 pub fn partition(module: &Verified<Module>) -> Result<Partitioned, PartitionError> {
+    run(module, None)
+}
+
+/// As [`partition`], but each op is cut in any way that is right instead of the cheapest: for tests.
+///
+/// # Errors
+/// As [`partition`].
+#[doc(hidden)]
+pub fn partition_shuffled(module: &Verified<Module>, seed: u64) -> Result<Partitioned, PartitionError> {
+    run(module, Some(seed))
+}
+
+fn run(module: &Verified<Module>, shuffle: Option<u64>) -> Result<Partitioned, PartitionError> {
     let mut meshes = Meshes::of(module).map_err(PartitionError::program)?;
     let declared = module.attrs.int("mhlo.num_partitions").and_then(|n| u64::try_from(n).ok()).unwrap_or(1).max(1);
     if meshes.mesh.axes.is_empty() {
         meshes.set_mesh(gspmd::mesh(module, declared).map_err(PartitionError::program)?);
+    }
+    if meshes.mesh.devices() > MAX_DEVICES {
+        return Err(PartitionError::program(format!("a mesh of more than {MAX_DEVICES} devices is not supported")));
     }
     let mut func = inline::inline(module)?;
     prepare::prepare(&mut func)?;
@@ -166,7 +185,7 @@ pub fn partition(module: &Verified<Module>) -> Result<Partitioned, PartitionErro
     let place = Place { locs: &module.locs };
     let (shardings, notes) = propagate::propagate(&meshes, &func, &place)?;
     let channel = prepare::last_channel(&func.body);
-    let local = rewrite::rewrite(&func, &meshes, &shardings, place, channel)?;
+    let local = rewrite::rewrite(&func, &meshes, &shardings, place, channel, shuffle)?;
     let devices = meshes.mesh.devices();
     let mut out = Module {
         name: module.name.clone(),

@@ -26,7 +26,7 @@ pub(super) struct Rewrite<'m> {
     /// The new value of each old one.
     map: Vec<Option<ValueId>>,
     /// Values that were brought to another sharding, by block, so that it is done once.
-    moved: Vec<Vec<(ValueId, Sharding, ValueId)>>,
+    moved: Vec<FxHashMap<ValueId, Vec<(Sharding, ValueId)>>>,
     /// Axes that are cut by hand around here.
     manual: u32,
     /// The number that all elements of each old value are, where it is known.
@@ -35,6 +35,7 @@ pub(super) struct Rewrite<'m> {
     sums: Sums,
     /// Partial results that are not combined yet, by old value.
     pending: FxHashMap<ValueId, Pending>,
+    shuffle: Option<u64>,
 }
 
 /// A partial result.
@@ -51,11 +52,15 @@ pub(super) fn rewrite(
     shardings: &Shardings,
     place: Place<'_>,
     channel: i64,
+    shuffle: Option<u64>,
 ) -> Result<Func, PartitionError> {
     let mesh = &meshes.mesh;
     let mut func = from.clone_signature();
     func.attrs = from.attrs.clone();
     let mut map = vec![None; from.values.len()];
+    let returned: Vec<Type> = (from.body.ops.last().iter().flat_map(|r| &r.operands))
+        .map(|&v| local_type(from.ty(v), shardings.of(v), mesh))
+        .collect();
     for p in &from.params {
         let ty = local_type(from.ty(p.value), shardings.of(p.value), mesh);
         let value = func.new_value(ty);
@@ -63,12 +68,17 @@ pub(super) fn rewrite(
         let mut attrs = p.attrs.clone();
         attrs.remove("sdy.sharding");
         attrs.remove("mhlo.sharding");
+        // Parts of another shape cannot share memory.
+        let alias = attrs.int("tf.aliasing_output").and_then(|i| returned.get(usize::try_from(i).ok()?));
+        if alias.is_some_and(|r| r != func.ty(value)) {
+            attrs.remove("tf.aliasing_output");
+        }
         func.params.push(crate::hlo::Param { value, attrs, loc: p.loc });
     }
     let mut constants = vec![None; from.values.len()];
     special::known(from, &from.body, &mut constants);
     let e = Emit::new(mesh, func, channel);
-    let mut r = Rewrite { from, e, mesh, meshes, shardings, place, map, moved: vec![Vec::new()], manual: 0, constants, sums: Sums::of(from), pending: FxHashMap::default() };
+    let mut r = Rewrite { from, e, mesh, meshes, shardings, place, map, moved: vec![FxHashMap::default()], manual: 0, constants, sums: Sums::of(from), pending: FxHashMap::default(), shuffle };
     let results = r.block(&from.body)?;
     for (info, v) in from.results.iter().zip(&results) {
         let mut attrs = info.attrs.clone();
@@ -125,16 +135,15 @@ impl Rewrite<'_> {
         if have == want {
             return Ok(new);
         }
-        for block in &self.moved {
-            if let Some((_, _, moved)) = block.iter().find(|(x, s, _)| *x == new && s == want) {
-                return Ok(*moved);
-            }
+        let known = self.moved.iter().filter_map(|block| block.get(&new)).flatten().find(|(s, _)| s == want);
+        if let Some((_, moved)) = known {
+            return Ok(*moved);
         }
         let steps = reshard::plan(have, want, self.mesh);
         let dims = self.global(v).dims;
         let moved = self.e.steps(new, have, &steps, &dims, ReduceKind::Sum);
         if let Some(block) = self.moved.last_mut() {
-            block.push((new, want.clone(), moved));
+            block.entry(new).or_default().push((want.clone(), moved));
         }
         Ok(moved)
     }
@@ -164,7 +173,7 @@ impl Rewrite<'_> {
             args.push(new);
         }
         self.e.blocks.push(Vec::new());
-        self.moved.push(Vec::new());
+        self.moved.push(FxHashMap::default());
         let mut results = self.block(block)?;
         if let Some(ret) = block.ops.last() {
             for ((r, want), &v) in results.iter_mut().zip(want).zip(&ret.operands) {
@@ -215,7 +224,7 @@ impl Rewrite<'_> {
             adapt.push((a, new, s.clone()));
         }
         self.e.blocks.push(Vec::new());
-        self.moved.push(Vec::new());
+        self.moved.push(FxHashMap::default());
         for (a, new, have) in adapt {
             let steps = reshard::plan(&have, self.shardings.of(a), self.mesh);
             let dims = self.global(a).dims;
@@ -300,8 +309,11 @@ impl Rewrite<'_> {
             }
             _ => 0,
         };
+        // Another one for each op.
+        let of = op.results.first().map_or(0, |v| u64::from(v.0));
+        let shuffle = self.shuffle.map(|s| s.wrapping_add(of.wrapping_mul(0x2545_f491_4f6c_dd1d)));
         let terms = op.results.first().map_or(1, |&v| self.sums.terms(v));
-        let a = Around { rule, mesh: self.mesh, types: &types, shardings, operands: op.operands.len(), flops, terms };
+        let a = Around { rule, mesh: self.mesh, types: &types, shardings, operands: op.operands.len(), flops, terms, shuffle };
         a.choose()
     }
 
@@ -424,15 +436,17 @@ impl Rewrite<'_> {
 
     /// An attribute; groups over another name of the mesh name the mesh.
     fn attr(&self, a: &Attr) -> Attr {
-        match a {
-            Attr::Groups(ReplicaGroups::MeshAxes(m, axes)) => match m.as_ref() {
-                Attr::Symbol(n) if self.meshes.is_mesh(n) => {
-                    let mesh = Box::new(Attr::Symbol(self.mesh.name.clone()));
-                    Attr::Groups(ReplicaGroups::MeshAxes(mesh, axes.clone()))
-                }
-                _ => a.clone(),
-            },
-            other => other.clone(),
+        let Attr::Groups(ReplicaGroups::MeshAxes(m, axes)) = a else { return a.clone() };
+        let named = matches!(m.as_ref(), Attr::Symbol(n) if self.meshes.is_mesh(n));
+        let axis = |a: &Attr| match a {
+            Attr::Opaque(t) if !t.contains("sub_axis") => {
+                crate::eval::mesh::names(t).first().and_then(|n| self.mesh.axis(n))
+            }
+            _ => None,
+        };
+        match axes.iter().map(axis).collect::<Option<Vec<Axis>>>() {
+            Some(axes) if named => self.e.groups(&axes),
+            _ => a.clone(),
         }
     }
 
