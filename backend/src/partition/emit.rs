@@ -190,7 +190,7 @@ impl<'m> Emit<'m> {
 
     fn channel(&mut self) -> Attr {
         self.channel += 1;
-        Attr::Channel { handle: self.channel, kind: 1 }
+        Attr::Channel { handle: self.channel, kind: 0 }
     }
 
     /// Groups of the devices that differ along `axes`, in the order of those axes.

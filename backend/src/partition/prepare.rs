@@ -1,9 +1,9 @@
 //! Before and after: shardings that are not of one value become constraints; what nobody uses goes.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::PartitionError;
-use crate::hlo::{Attr, AttrList, Block, Func, Op, Opcode, ValueId};
+use crate::hlo::{Attr, AttrList, Block, Func, IdVec, Op, Opcode, ValueId};
 use crate::ops::{Eval, lookup};
 
 /// Makes constraints of the shardings of results and of the operands of manual computations.
@@ -110,7 +110,30 @@ pub(super) fn remove_unused(func: &mut Func) {
     let mut body = std::mem::take(&mut func.body);
     let mut used = FxHashSet::default();
     sweep(&mut body, &mut used);
+    // Numbered in the order of the text.
+    let mut values = IdVec::default();
+    let mut map = FxHashMap::default();
+    let old = std::mem::take(&mut func.values);
+    let mut number = |v: &mut ValueId, defines: bool| {
+        if defines {
+            map.insert(*v, values.push(old[*v].clone()));
+        }
+        *v = map.get(v).copied().unwrap_or(*v);
+    };
+    func.params.iter_mut().for_each(|p| number(&mut p.value, true));
+    renumber(&mut body, &mut number);
+    func.values = values;
     func.body = body;
+}
+
+/// Calls `number` for every value of a block in order, and whether it is defined there.
+fn renumber(b: &mut Block, number: &mut impl FnMut(&mut ValueId, bool)) {
+    b.args.iter_mut().for_each(|v| number(v, true));
+    for op in &mut b.ops {
+        op.operands.iter_mut().for_each(|v| number(v, false));
+        op.regions.iter_mut().for_each(|r| renumber(&mut r.block, number));
+        op.results.iter_mut().for_each(|v| number(v, true));
+    }
 }
 
 /// From the last op to the first: uses come after definitions. A region may use what comes before its op.
