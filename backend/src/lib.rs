@@ -9,4 +9,5 @@ pub mod graph;
 pub mod hlo;
 pub mod lower;
 pub mod ops;
+pub mod partition;
 pub mod tile;
