@@ -134,7 +134,8 @@ fn step(f: &mut FuncBuilder<'_>, r: &mut Rng, pool: &[ValueId], axes: &[(&str, i
             let to = f.dims(y);
             let mut dot = DotDims::default();
             for a in 0..rank {
-                let free = |b: &usize| !dot.rhs_batch.contains(&(*b as i64)) && !dot.rhs_contract.contains(&(*b as i64));
+                let free =
+                    |b: &usize| !dot.rhs_batch.contains(&(*b as i64)) && !dot.rhs_contract.contains(&(*b as i64));
                 let Some(b) = (0..to.len()).find(|b| to[*b] == dims[a] && free(b)) else { continue };
                 match r.below(3) {
                     0 => {

@@ -41,8 +41,7 @@ fn inputs(m: &Module, device: u32) -> Vec<Tensor> {
 fn check(m: &Verified<Module>) {
     let own: Vec<Vec<Tensor>> = (0..8).map(|d| inputs(m, d)).collect();
     let want = eval_spmd(m, &own, &EvalOptions::default()).unwrap_or_else(|e| panic!("{e}"));
-    let bytes: Vec<Vec<Vec<u8>>> =
-        own.iter().map(|d| d.iter().map(|t| t.bytes().to_vec()).collect()).collect();
+    let bytes: Vec<Vec<Vec<u8>>> = own.iter().map(|d| d.iter().map(|t| t.bytes().to_vec()).collect()).collect();
     for (name, shape) in SLICES {
         let chip = chip(name);
         let program = compiled(m, &chip).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -55,7 +54,11 @@ fn check(m: &Verified<Module>) {
                 for (k, o) in outputs.iter().enumerate() {
                     let want = want[d][k].bytes();
                     let at = o.iter().zip(want).position(|(a, b)| a != b);
-                    assert!(o.len() == want.len() && at.is_none(), "{name} {shape} device {d} output {k}: byte {at:?} of {}, {poison}", o.len());
+                    assert!(
+                        o.len() == want.len() && at.is_none(),
+                        "{name} {shape} device {d} output {k}: byte {at:?} of {}, {poison}",
+                        o.len()
+                    );
                 }
             }
             let timed = time(&program, &chip, &cluster, &PodOptions::default()).unwrap();
@@ -94,7 +97,9 @@ fn region(op: &str, ty: &str) -> String {
 #[test]
 fn all_reduce() {
     for groups in [ALL, PAIRS, FOURS] {
-        for (t, ty, op) in [("7x9", "f32", "add"), ("64x129", "f32", "add"), ("4096", "i32", "maximum"), ("33x999", "bf16", "add")] {
+        for (t, ty, op) in
+            [("7x9", "f32", "add"), ("64x129", "f32", "add"), ("4096", "i32", "maximum"), ("33x999", "bf16", "add")]
+        {
             let body = format!(
                 "    %0 = \"stablehlo.all_reduce\"(%arg0) <{{replica_groups = {groups}, {CHANNEL}}}> {} : (tensor<{t}x{ty}>) -> tensor<{t}x{ty}>\n    return %0 : tensor<{t}x{ty}>",
                 region(op, ty)

@@ -76,9 +76,23 @@ pub(super) fn rewrite(
         func.params.push(crate::hlo::Param { value, attrs, loc: p.loc });
     }
     let mut constants = vec![None; from.values.len()];
-    special::known(from, &from.body, &mut constants);
+    special::known(&from.body, &mut constants);
     let e = Emit::new(mesh, func, channel);
-    let mut r = Rewrite { from, e, mesh, meshes, shardings, place, map, moved: vec![FxHashMap::default()], manual: 0, constants, sums: Sums::of(from), pending: FxHashMap::default(), shuffle };
+    let mut r = Rewrite {
+        from,
+        e,
+        mesh,
+        meshes,
+        shardings,
+        place,
+        map,
+        moved: vec![FxHashMap::default()],
+        manual: 0,
+        constants,
+        sums: Sums::of(from),
+        pending: FxHashMap::default(),
+        shuffle,
+    };
     let results = r.block(&from.body)?;
     for (info, v) in from.results.iter().zip(&results) {
         let mut attrs = info.attrs.clone();
@@ -313,7 +327,16 @@ impl Rewrite<'_> {
         let of = op.results.first().map_or(0, |v| u64::from(v.0));
         let shuffle = self.shuffle.map(|s| s.wrapping_add(of.wrapping_mul(0x2545_f491_4f6c_dd1d)));
         let terms = op.results.first().map_or(1, |&v| self.sums.terms(v));
-        let a = Around { rule, mesh: self.mesh, types: &types, shardings, operands: op.operands.len(), flops, terms, shuffle };
+        let a = Around {
+            rule,
+            mesh: self.mesh,
+            types: &types,
+            shardings,
+            operands: op.operands.len(),
+            flops,
+            terms,
+            shuffle,
+        };
         a.choose()
     }
 

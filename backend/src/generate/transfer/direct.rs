@@ -3,8 +3,8 @@
 use tpusim_isa::num::DType;
 use tpusim_isa::pod::SendDim;
 
-use super::code::{Control, at, fixed};
 use super::Ends;
+use super::code::{Control, at, fixed};
 use crate::compile::CompileError;
 use crate::graph::{Graph, Node, NodeId, NodeOp};
 use crate::hlo::{Literal, TensorType};
@@ -58,8 +58,7 @@ impl Control<'_, '_> {
             1 => (vec![self.n], vec![]),
             _ => (vec![self.n, elements], vec![elements]),
         };
-        let nodes =
-            vec![node(NodeOp::Param(0), &[], &all), node(NodeOp::Reduce(how, vec![0]), &[0], &one)];
+        let nodes = vec![node(NodeOp::Param(0), &[], &all), node(NodeOp::Reduce(how, vec![0]), &[0], &one)];
         let g = Graph { nodes, params: vec![NodeId(0)], outputs: vec![NodeId(1)], ..Graph::default() };
         self.local(&g, &[Some(work as u64), Some(to as u64)])
     }
@@ -71,9 +70,8 @@ impl Control<'_, '_> {
         part[split] /= n;
         let mut whole = part.clone();
         whole[concat] *= n;
-        let strides = |d: &[u64]| -> Vec<u64> {
-            (0..d.len()).map(|i| d[i + 1..].iter().product::<u64>() * bytes).collect()
-        };
+        let strides =
+            |d: &[u64]| -> Vec<u64> { (0..d.len()).map(|i| d[i + 1..].iter().product::<u64>() * bytes).collect() };
         let (give, take) = (strides(dims), strides(&whole));
         let (own, other) = (self.reg(OWN), self.reg(OTHER));
         self.position(own);
@@ -92,7 +90,8 @@ impl Control<'_, '_> {
     /// Arrays move along pairs; zeros where none arrives.
     pub(super) fn permute(&mut self, pairs: &[(u32, u32)], ends: &Ends<'_>) -> Result<(), CompileError> {
         let devices = self.n as u32;
-        let apart = |taken: &dyn Fn(u32) -> bool| (0..devices).filter(|d| !taken(*d)).map(|d| (d, d)).collect::<Vec<_>>();
+        let apart =
+            |taken: &dyn Fn(u32) -> bool| (0..devices).filter(|d| !taken(*d)).map(|d| (d, d)).collect::<Vec<_>>();
         let receives = |d: u32| pairs.iter().any(|p| p.1 == d);
         let sends = |d: u32| pairs.iter().any(|p| p.0 == d);
         let (idle_in, idle_out) = (apart(&receives), apart(&sends));
@@ -143,10 +142,6 @@ fn runs(dims: &[u64], from: &[u64], to: &[u64], bytes: u64) -> (Vec<SendDim>, u6
         d -= 1;
         run *= dims[d];
     }
-    let outer = (0..d).map(|i| SendDim {
-        count: dims[i] as u32,
-        from_stride: from[i] as i64,
-        to_stride: to[i] as i64,
-    });
+    let outer = (0..d).map(|i| SendDim { count: dims[i] as u32, from_stride: from[i] as i64, to_stride: to[i] as i64 });
     (outer.collect(), run)
 }

@@ -75,15 +75,15 @@ impl Builder<'_> {
             if add { Some(crate::lower::math::Combine::Add) } else { reducer(op, t.dtype) }
         };
         let combined = |b: &Self| {
-            how().ok_or_else(|| fail(b, "only add, multiply, maximum, minimum, and, or, xor are combined between devices"))
+            how().ok_or_else(|| {
+                fail(b, "only add, multiply, maximum, minimum, and, or, xor are combined between devices")
+            })
         };
         let exchange = match op.opcode {
             Opcode::AllGather => Exchange::AllGather { dim: dim("all_gather_dim") },
             Opcode::AllReduce | Opcode::CrossReplicaSum => Exchange::AllReduce { how: combined(self)? },
             Opcode::ReduceScatter => Exchange::ReduceScatter { dim: dim("scatter_dimension"), how: combined(self)? },
-            Opcode::AllToAll => {
-                Exchange::AllToAll { split: dim("split_dimension"), concat: dim("concat_dimension") }
-            }
+            Opcode::AllToAll => Exchange::AllToAll { split: dim("split_dimension"), concat: dim("concat_dimension") },
             _ => {
                 let pair = |p: Vec<usize>| match p[..] {
                     [a, b] => Some((a as u32, b as u32)),
@@ -115,7 +115,8 @@ impl Builder<'_> {
         }
         let axes = match op.attrs.get("replica_groups") {
             Some(Attr::Groups(ReplicaGroups::MeshAxes(_, axes))) => {
-                let names = axes.iter().filter_map(|a| if let Attr::Opaque(t) = a { t.split('"').nth(1) } else { None });
+                let names =
+                    axes.iter().filter_map(|a| if let Attr::Opaque(t) = a { t.split('"').nth(1) } else { None });
                 names.collect::<Vec<_>>().join(",")
             }
             _ => op.attrs.text("mesh_axes").unwrap_or("").to_owned(),
