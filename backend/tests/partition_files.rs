@@ -14,7 +14,8 @@ use tpusim_backend::hlo::{Module, Verified, verify};
 use tpusim_backend::partition::{partition, partition_shuffled};
 
 fn read(text: &[u8], name: &str) -> Verified<Module> {
-    verify(parse_program(text, name).unwrap_or_else(|e| panic!("{name}: {e:?}"))).unwrap_or_else(|e| panic!("{name}: {}", e[0]))
+    verify(parse_program(text, name).unwrap_or_else(|e| panic!("{name}: {e:?}")))
+        .unwrap_or_else(|e| panic!("{name}: {}", e[0]))
 }
 
 /// Small integers, so that sums are exact in any order.

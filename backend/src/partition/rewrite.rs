@@ -78,7 +78,21 @@ pub(super) fn rewrite(
     let mut constants = vec![None; from.values.len()];
     special::known(from, &from.body, &mut constants);
     let e = Emit::new(mesh, func, channel);
-    let mut r = Rewrite { from, e, mesh, meshes, shardings, place, map, moved: vec![FxHashMap::default()], manual: 0, constants, sums: Sums::of(from), pending: FxHashMap::default(), shuffle };
+    let mut r = Rewrite {
+        from,
+        e,
+        mesh,
+        meshes,
+        shardings,
+        place,
+        map,
+        moved: vec![FxHashMap::default()],
+        manual: 0,
+        constants,
+        sums: Sums::of(from),
+        pending: FxHashMap::default(),
+        shuffle,
+    };
     let results = r.block(&from.body)?;
     for (info, v) in from.results.iter().zip(&results) {
         let mut attrs = info.attrs.clone();
@@ -313,7 +327,16 @@ impl Rewrite<'_> {
         let of = op.results.first().map_or(0, |v| u64::from(v.0));
         let shuffle = self.shuffle.map(|s| s.wrapping_add(of.wrapping_mul(0x2545_f491_4f6c_dd1d)));
         let terms = op.results.first().map_or(1, |&v| self.sums.terms(v));
-        let a = Around { rule, mesh: self.mesh, types: &types, shardings, operands: op.operands.len(), flops, terms, shuffle };
+        let a = Around {
+            rule,
+            mesh: self.mesh,
+            types: &types,
+            shardings,
+            operands: op.operands.len(),
+            flops,
+            terms,
+            shuffle,
+        };
         a.choose()
     }
 
@@ -430,6 +453,15 @@ impl Rewrite<'_> {
             all.push((n, a));
         }
         all.retain(|(n, _)| *n != "sdy.sharding" && *n != "mhlo.sharding");
+        if let (Some(Attr::Groups(ReplicaGroups::MeshAxes(_, axes))), None) =
+            (op.attrs.get("replica_groups"), op.attrs.get("mesh_axes"))
+        {
+            let names = axes.iter().filter_map(|a| match a {
+                Attr::Opaque(t) => crate::eval::mesh::names(t).into_iter().next(),
+                _ => None,
+            });
+            all.push(("mesh_axes", Attr::Str(names.collect::<Vec<_>>().join(","))));
+        }
         self.e.loc = op.loc;
         Ok(self.e.push(op.opcode, operands, all, regions, types))
     }

@@ -246,10 +246,17 @@ pub(super) fn elementwise(opcode: Opcode) -> bool {
         Abs | Add | And | Atan2 | Cbrt | Ceil | Clamp | Compare | Complex | Convert | Cosine | CountLeadingZeros
         | Divide | Exponential | ExponentialMinusOne | Floor | Imag | IsFinite | Log | LogPlusOne | Logistic | Map
         | Maximum | Minimum | Multiply | Negate | Not | Or | Popcnt | Power | Real | ReducePrecision | Remainder
-        | RoundNearestAfz | RoundNearestEven | Rsqrt | Select | ShiftLeft | ShiftRightArithmetic | ShiftRightLogical
-        | Sign | Sine | Sqrt | Subtract | Tan | Tanh | UniformDequantize | UniformQuantize | Xor => true,
-        SdyAllGather | SdyAllReduce | SdyAllSlice | SdyAllToAll | SdyCollectivePermute | SdyReduceScatter
-        | SdyReshard | SdyShardingConstraint => true,
+        | RoundNearestAfz | RoundNearestEven | Rsqrt | Select | ShiftLeft | ShiftRightArithmetic
+        | ShiftRightLogical | Sign | Sine | Sqrt | Subtract | Tan | Tanh | UniformDequantize | UniformQuantize
+        | Xor => true,
+        SdyAllGather
+        | SdyAllReduce
+        | SdyAllSlice
+        | SdyAllToAll
+        | SdyCollectivePermute
+        | SdyReduceScatter
+        | SdyReshard
+        | SdyShardingConstraint => true,
         _ => chlo,
     }
 }

@@ -140,12 +140,7 @@ fn needs_init(r: &Rewrite<'_>, op: &Op, choice: &Choice) -> bool {
 }
 
 /// Each device reduces its part; all reduce what they got.
-fn fold(
-    r: &mut Rewrite<'_>,
-    op: &Op,
-    choice: &Choice,
-    operands: Vec<ValueId>,
-) -> Result<Vec<ValueId>, PartitionError> {
+fn fold(r: &mut Rewrite<'_>, op: &Op, choice: &Choice, operands: Vec<ValueId>) -> Result<Vec<ValueId>, PartitionError> {
     let parts = r.copy(op, choice, &operands, Vec::new())?;
     let mut all = Vec::new();
     for v in parts {
