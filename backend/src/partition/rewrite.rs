@@ -76,7 +76,7 @@ pub(super) fn rewrite(
         func.params.push(crate::hlo::Param { value, attrs, loc: p.loc });
     }
     let mut constants = vec![None; from.values.len()];
-    special::known(from, &from.body, &mut constants);
+    special::known(&from.body, &mut constants);
     let e = Emit::new(mesh, func, channel);
     let mut r = Rewrite {
         from,

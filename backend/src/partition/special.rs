@@ -9,21 +9,20 @@ use super::mesh::{Axis, Sharding};
 use super::reshard::Step;
 use super::rewrite::Rewrite;
 use super::rule::{Kind, Rule, reducer};
-use crate::hlo::{Attr, Block, Func, Op, Opcode, ReduceKind, TensorType, ValueId};
+use crate::hlo::{Attr, Block, Op, Opcode, ReduceKind, TensorType, ValueId};
 
 /// Notes the values of `block` whose elements are all one known number.
-pub(super) fn known(func: &Func, block: &Block, out: &mut [Option<f64>]) {
+pub(super) fn known(block: &Block, out: &mut [Option<f64>]) {
     for op in &block.ops {
         let value = match op.opcode {
             Opcode::Constant => match op.attrs.get("value") {
                 Some(Attr::Dense(l)) if l.is_splat() && l.ty.quant.is_none() && !complex(l.ty.dtype) => {
                     let float = l.ty.dtype.is_float();
-                    let one = if float {
+                    if float {
                         decode_f64(l.ty.dtype, &l.bytes).first().copied()
                     } else {
                         decode_i64(l.ty.dtype, &l.bytes).first().map(|&v| v as f64)
-                    };
-                    one
+                    }
                 }
                 _ => None,
             },
@@ -35,7 +34,7 @@ pub(super) fn known(func: &Func, block: &Block, out: &mut [Option<f64>]) {
         if let (Some(v), Some(&r)) = (value, op.results.first()) {
             out[usize::from(r)] = Some(v);
         }
-        op.regions.iter().for_each(|r| known(func, &r.block, out));
+        op.regions.iter().for_each(|r| known(&r.block, out));
     }
 }
 
