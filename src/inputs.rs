@@ -142,7 +142,7 @@ fn block(dtype: DType, draw: Option<Draw>, n: usize, rng: &mut ChaCha8Rng, bytes
         DTypeKind::Bool => bytes.extend((0..n).map(|_| (rng.next_u32() & 1) as u8)),
         DTypeKind::Signed | DTypeKind::Unsigned if let Some(Draw::Below(limit)) = draw => {
             let values: Vec<i64> =
-                (0..n).map(|_| (u128::from(rng.next_u64()) * u128::from(limit) >> 64) as i64).collect();
+                (0..n).map(|_| ((u128::from(rng.next_u64()) * u128::from(limit)) >> 64) as i64).collect();
             bytes.extend(encode_i64(dtype, &values));
         }
         DTypeKind::Signed | DTypeKind::Unsigned => {

@@ -2,6 +2,8 @@
 
 mod control;
 mod gather;
+mod sort;
+pub(crate) mod transfer;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,9 +13,8 @@ use tpusim_isa::num::DType;
 use tpusim_isa::program::{DmaDesc, Node as Code, OpInfo, Program};
 
 use crate::compile::CompileError;
-use crate::graph::{Graph, Node, NodeId, NodeOp, Special};
+use crate::graph::{Graph, NodeId, NodeOp, Special};
 use crate::lower::emit::{EmitError, Emitter};
-use crate::lower::sort::{SortKernel, SortSpec};
 use crate::tile::fuse::{Contraction, Fusion, SpecialStep, Step};
 use crate::tile::kernel::Kernel;
 
@@ -98,39 +99,9 @@ impl<'c> Generator<'c> {
             Special::Gather(w) => self.gather(scope, s, w, body),
             Special::Scatter(w) => self.scatter(scope, s, w, body),
             Special::Sort(spec) => self.sort(scope, s, spec, body),
+            Special::Collective(c) => self.collective(scope, s, c, body),
+            Special::DeviceNumber(v) => self.device_number(scope, s, v, body),
         }
-    }
-
-    /// The first layout whose code fits.
-    fn sort(
-        &mut self,
-        scope: &Scope<'_>,
-        s: &SpecialStep,
-        spec: &SortSpec,
-        body: &mut Vec<Code>,
-    ) -> Result<(), CompileError> {
-        let n = scope.g.node(s.node);
-        let loads: Vec<i64> = n.args.iter().map(|&a| scope.base(a)).collect();
-        let stores: Vec<Option<i64>> =
-            (0..spec.results.len()).map(|k| s.results.get(k).copied().flatten().map(|r| scope.base(r))).collect();
-        let mut reason = EmitError::Vmem { needed: 0, available: *self.chip.vmem_bytes };
-        for in_order in [false, true] {
-            for kernel in SortKernel::candidates(spec, self.chip) {
-                let descs = &mut self.program.descs;
-                match attempt((self.chip, self.depth), descs, in_order, |e| kernel.emit(e, &loads, &stores)) {
-                    Ok(generated) => {
-                        let info = special_info(n, kernel.cores());
-                        self.push(info, Kernel::Special(kernel.to_string()), generated, body);
-                        return Ok(());
-                    }
-                    Err(e) => reason = e,
-                }
-            }
-            if !matches!(reason, EmitError::Registers(_)) {
-                break;
-            }
-        }
-        Err(CompileError::Kernel { name: n.name.to_owned(), place: n.location.clone(), reason })
     }
 
     /// Adds one operation: `info.name` is its kind, which gets a number; `text` is how `--emit tile` shows it.
@@ -210,20 +181,6 @@ fn attempt(
         descs.truncate(before);
     }
     result
-}
-
-/// What a special node is, for reports.
-fn special_info(n: &Node, cores: u32) -> OpInfo {
-    OpInfo {
-        name: n.name.to_owned(),
-        source: n.source.clone(),
-        location: n.location.clone(),
-        mxu_flops: 0,
-        vector_flops: 0,
-        dtype: n.dtype,
-        cores,
-        modelled_cycles: 0,
-    }
 }
 
 fn info(g: &Graph, f: &Fusion, cores: u32) -> OpInfo {

@@ -165,16 +165,17 @@ fn input(module: &Module, index: usize) -> Tensor {
 fn random_convolutions_agree_with_the_evaluator() {
     let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
     let (cases, seed) = (number("TPUSIM_CONV_CASES").unwrap_or(60), number("TPUSIM_CONV_SEED").unwrap_or(1));
-    let mut done = 0;
+    let (mut done, mut too_small) = (0, 0);
     for case in 0.. {
         if done == cases {
             break;
         }
+        assert!(too_small * 8 <= cases, "{too_small} of {done} programs did not fit a small VMEM");
         let mut g = Genes(seed.wrapping_mul(1_000_003).wrapping_add(case).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         g.next();
         let name = g.pick(&common::CHIPS);
         // Little VMEM makes blocks that are parts of a spatial dimension.
-        let vmem = g.pick(&[None, None, Some(1u64 << 20), Some(2 << 20)]);
+        let vmem = g.pick(&[None, None, Some(2u64 << 20), Some(4 << 20)]);
         let Some(module) = program(&mut g) else { continue };
         done += 1;
         let sizes = ["vmem_bytes", "scoped_vmem_bytes"];
@@ -184,7 +185,14 @@ fn random_convolutions_agree_with_the_evaluator() {
         let fail = |e: String| panic!("case {case} on {name} with VMEM {vmem:?}: {e}\n{}", module.to_text(false));
         let inputs: Vec<Tensor> =
             (0..module.func("main").map_or(0, |f| f.params.len())).map(|i| input(&module, i)).collect();
-        let program = common::compiled(&module, &chip).unwrap_or_else(fail);
+        let program = match common::compiled(&module, &chip) {
+            // Some windows cannot do with so little.
+            Err(e) if vmem.is_some() && e.contains("of VMEM") => {
+                too_small += 1;
+                continue;
+            }
+            result => result.unwrap_or_else(fail),
+        };
         let bytes: Vec<Vec<u8>> = inputs.iter().map(|t| t.bytes().to_vec()).collect();
         let got = common::run(&program, &chip, &bytes).unwrap_or_else(|e| panic!("case {case} on {name}: {e}"));
         let want = common::reference(&module, &inputs);

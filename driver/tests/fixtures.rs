@@ -10,7 +10,7 @@ use tpusim_isa::chip::ChipSpec;
 use tpusim_traces::npy;
 
 /// Fixtures that compile to generated code.
-const RUN: [&str; 25] = [
+const RUN: [&str; 27] = [
     "matmul_bf16",
     "matmul_f32_ragged",
     "matmul_int8",
@@ -27,6 +27,8 @@ const RUN: [&str; 25] = [
     "conv_depthwise_dilated",
     "resnet_block",
     "reduce_zoo",
+    "sort_topk",
+    "moe_ragged_dot",
     "while_loop",
     "cond_switch",
     "scan",
@@ -72,10 +74,10 @@ fn arrays(dir: &Path, stem: &str, types: &[TensorType], files: &[usize]) -> Vec<
     files.iter().zip(types).map(read).collect()
 }
 
-/// How much more than its tolerance a fixture may be off: the reference evaluator is as far from JAX's outputs of the training step, which
-/// squares gradients of a bf16 model.
+/// How much more than its tolerance a fixture may be off. The reference evaluator is 5.2e-2 from JAX's outputs of the training step, which
+/// squares gradients of a bf16 model, and generated code 1.5e-2 from the evaluator; the fixture allows 5e-2.
 fn slack(dir: &Path) -> f64 {
-    if dir.ends_with("qwen3_tiny_train_step") { 1.1 } else { 1.0 }
+    if dir.ends_with("qwen3_tiny_train_step") { 1.2 } else { 1.0 }
 }
 
 /// The numbers of the input files that the parameters come from: JAX drops arguments that a program does not use, but keeps their order.

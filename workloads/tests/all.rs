@@ -2,7 +2,7 @@
 
 use tpusim_backend::eval::{Tensor, eval_module};
 use tpusim_backend::hlo::{Module, Verified};
-use tpusim_workloads::{ALL, Workload, WorkloadError, find};
+use tpusim_workloads::{ALL, Draw, Workload, WorkloadError, find};
 
 fn pairs(text: &str) -> Vec<(String, String)> {
     text.split_whitespace().map(|p| p.split_once('=').unwrap()).map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
@@ -52,7 +52,9 @@ fn types_reach_every_array() {
     for w in ALL {
         let module = w.build(&pairs("dtype=f16")).unwrap();
         let main = module.func("main").unwrap();
-        assert!(main.params.iter().all(|p| main.ty(p.value).to_string().ends_with("xf16>")), "{}", w.name);
+        // Tokens are numbers of rows, whatever the type of the weights.
+        let floats = main.params.iter().map(|p| main.ty(p.value).to_string()).filter(|t| !t.ends_with("xi32>"));
+        assert!(floats.clone().count() > 0 && floats.into_iter().all(|t| t.ends_with("xf16>")), "{}", w.name);
     }
 }
 
@@ -146,27 +148,22 @@ fn attention_is_causal_and_grouped() {
     assert!(find("attention").unwrap().build(&pairs("tokens=8 context=4 causal=false")).is_ok());
 }
 
-// Oracle: the block in plain loops: norms, rotation of halves, attention, gated MLP, two residuals.
-#[test]
-fn qwen3_block_is_a_decoder_block() {
-    let (t, d, h, kv, dim, ff) = (3, 6, 4, 2, 4, 5);
-    let (inputs, y) = run(&build("qwen3-block", "tokens=3 d=6 heads=4 kv_heads=2 dim=4 ff=5 dtype=f32"));
-    let p: Vec<Vec<f64>> = inputs.iter().map(Tensor::to_f64).collect();
-    let norm = |x: &[f64], w: &[f64]| -> Vec<f64> {
-        let width = w.len();
-        x.chunks(width)
-            .flat_map(|r| {
-                let s = (r.iter().map(|v| v * v).sum::<f64>() / width as f64 + 1e-6).sqrt();
-                r.iter().zip(w).map(move |(a, b)| a / s * b).collect::<Vec<_>>()
-            })
-            .collect()
-    };
-    let matmul = |x: &[f64], w: &[f64], k: usize| -> Vec<f64> {
-        let n = w.len() / k;
-        x.chunks(k)
-            .flat_map(|r| (0..n).map(|j| (0..k).map(|i| r[i] * w[i * n + j]).sum()).collect::<Vec<f64>>())
-            .collect()
-    };
+/// `x / sqrt(mean(x^2) + 1e-6) * w` for each row as wide as `w`.
+fn rms_norm(x: &[f64], w: &[f64]) -> Vec<f64> {
+    let width = w.len();
+    let scale = |r: &[f64]| (r.iter().map(|v| v * v).sum::<f64>() / width as f64 + 1e-6).sqrt();
+    x.chunks(width).flat_map(|r| r.iter().zip(w).map(|(a, b)| a / scale(r) * b).collect::<Vec<_>>()).collect()
+}
+
+fn matmul(x: &[f64], w: &[f64], k: usize) -> Vec<f64> {
+    let n = w.len() / k;
+    x.chunks(k).flat_map(|r| (0..n).map(|j| (0..k).map(|i| r[i] * w[i * n + j]).sum()).collect::<Vec<f64>>()).collect()
+}
+
+/// A decoder block in plain loops: norms, rotation of halves, attention, gated MLP, two residuals. `p` are its weights in order; `d` is
+/// the model's width, the other sizes are query heads, key and value heads, and a head's size.
+fn decoder_block(x: &[f64], p: &[Vec<f64>], d: usize, [h, kv, dim]: [usize; 3]) -> Vec<f64> {
+    let t = x.len() / d;
     // From (tokens, heads, dim) to (heads, tokens, dim).
     let heads_first = |x: &[f64], n: usize| -> Vec<f64> {
         (0..n * t * dim).map(|i| x[((i / dim % t) * n + i / (t * dim)) * dim + i % dim]).collect()
@@ -182,16 +179,198 @@ fn qwen3_block_is_a_decoder_block() {
             })
             .collect()
     };
-    let a = norm(&p[0], &p[1]);
-    let q = rope(&heads_first(&norm(&matmul(&a, &p[2], d), &p[5]), h));
-    let k = rope(&heads_first(&norm(&matmul(&a, &p[3], d), &p[6]), kv));
-    let v = heads_first(&matmul(&a, &p[4], d), kv);
+    let a = rms_norm(x, &p[0]);
+    let q = rope(&heads_first(&rms_norm(&matmul(&a, &p[1], d), &p[4]), h));
+    let k = rope(&heads_first(&rms_norm(&matmul(&a, &p[2], d), &p[5]), kv));
+    let v = heads_first(&matmul(&a, &p[3], d), kv);
     let o = attention(&q, &k, &v, [h, kv, t, t, dim]);
     let o: Vec<f64> = (0..o.len()).map(|i| o[((i / dim % h) * t + i / (h * dim)) * dim + i % dim]).collect();
-    let x: Vec<f64> = matmul(&o, &p[7], h * dim).iter().zip(&p[0]).map(|(a, b)| a + b).collect();
-    let m = norm(&x, &p[8]);
-    let (g, u) = (matmul(&m, &p[9], d), matmul(&m, &p[10], d));
+    let x: Vec<f64> = matmul(&o, &p[6], h * dim).iter().zip(x).map(|(a, b)| a + b).collect();
+    let m = rms_norm(&x, &p[7]);
+    let (g, u) = (matmul(&m, &p[8], d), matmul(&m, &p[9], d));
     let hidden: Vec<f64> = g.iter().zip(&u).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect();
-    let expected: Vec<f64> = matmul(&hidden, &p[11], ff).iter().zip(&x).map(|(a, b)| a + b).collect();
-    close(&y, &expected);
+    matmul(&hidden, &p[10], hidden.len() / t).iter().zip(&x).map(|(a, b)| a + b).collect()
+}
+
+// Oracle: the block in plain loops.
+#[test]
+fn qwen3_block_is_a_decoder_block() {
+    let (inputs, y) = run(&build("qwen3-block", "tokens=3 d=6 heads=4 kv_heads=2 dim=4 ff=5 dtype=f32"));
+    let p: Vec<Vec<f64>> = inputs.iter().map(Tensor::to_f64).collect();
+    close(&y, &decoder_block(&p[0], &p[1..], 6, [4, 2, 4]));
+}
+
+// Oracle: rows of the table, blocks in plain loops one after the other, a norm, and products with the table's rows or the head's.
+#[test]
+fn qwen3_goes_from_tokens_to_logits() {
+    for (model, head) in [("0.6b", false), ("8b", true)] {
+        let sizes = "seq=3 layers=2 d=6 heads=4 kv_heads=2 dim=4 ff=5 vocab=9 dtype=f32";
+        let module = build("qwen3", &format!("model={model} {sizes}"));
+        let main = module.func("main").unwrap();
+        assert_eq!(main.params.len(), 2 + 2 * 11 + 1 + usize::from(head));
+        let mut inputs: Vec<Tensor> = (1..main.params.len()).map(|i| input(&module, i)).collect();
+        let tokens = [7, 0, 4];
+        inputs.insert(0, Tensor::from_i64(&[3], tpusim_isa::num::DType::I32, &tokens).unwrap());
+        let y = eval_module(&module, &inputs).unwrap()[0].to_f32();
+        let p: Vec<Vec<f64>> = inputs.iter().map(Tensor::to_f64).collect();
+        let mut x: Vec<f64> = tokens.iter().flat_map(|&t| p[1][t as usize * 6..][..6].to_vec()).collect();
+        for layer in 0..2 {
+            x = decoder_block(&x, &p[2 + layer * 11..][..11], 6, [4, 2, 4]);
+        }
+        let h = rms_norm(&x, &p[24]);
+        let rows = if head { &p[25] } else { &p[1] };
+        let logit = |t: usize, v: usize| (0..6).map(|i| h[t * 6 + i] * rows[v * 6 + i]).sum::<f64>();
+        let expected: Vec<f64> = (0..27).map(|i| logit(i / 9, i % 9)).collect();
+        close(&y, &expected);
+    }
+    let wrong = |text: &str| find("qwen3").unwrap().build(&pairs(text)).unwrap_err().to_string();
+    assert!(wrong("model=7b").contains("0.6b, 1.7b, 4b, 8b"));
+    assert!(wrong("layers=100000").contains("at most"));
+    assert!(wrong("kv_heads=3").contains("does not divide"));
+}
+
+/// An image batch in plain loops: `dims` are batch, height, width, channels.
+#[derive(Clone)]
+struct Images {
+    dims: [usize; 4],
+    data: Vec<f64>,
+}
+
+impl Images {
+    fn at(&self, n: usize, i: usize, j: usize, c: usize) -> f64 {
+        self.data[((n * self.dims[1] + i) * self.dims[2] + j) * self.dims[3] + c]
+    }
+
+    /// What `f` makes of each window of `k` x `k` points, `pad` points of zeros or nothing around.
+    fn windows(
+        &self,
+        k: usize,
+        stride: usize,
+        out: usize,
+        f: impl Fn(&[(usize, usize, usize)], usize, usize) -> f64,
+    ) -> Images {
+        let [n, h, w, _] = self.dims;
+        let pad = k / 2;
+        let len = |x: usize| (x + 2 * pad - k) / stride + 1;
+        let dims = [n, len(h), len(w), out];
+        let mut data = Vec::new();
+        for at in 0..dims.iter().product() {
+            let (o, j, i, b) =
+                (at % out, at / out % dims[2], at / out / dims[2] % dims[1], at / out / dims[2] / dims[1]);
+            let mut seen = Vec::new();
+            for d in 0..k * k {
+                let (y, x) = (i * stride + d / k, j * stride + d % k);
+                if (pad..pad + h).contains(&y) && (pad..pad + w).contains(&x) {
+                    seen.push((d, y - pad, x - pad));
+                }
+            }
+            data.push(f(&seen, b, o));
+        }
+        Images { dims, data }
+    }
+
+    fn map(mut self, f: impl Fn(f64, usize) -> f64) -> Images {
+        let channels = self.dims[3];
+        self.data.iter_mut().enumerate().for_each(|(i, v)| *v = f(*v, i % channels));
+        self
+    }
+}
+
+/// ResNet-50 in plain loops, taking weights as it goes.
+struct ResNet<'a> {
+    weights: std::slice::Iter<'a, Vec<f64>>,
+    folded: bool,
+}
+
+impl ResNet<'_> {
+    fn conv(&mut self, x: &Images, k: usize, stride: usize) -> Images {
+        let w = self.weights.next().unwrap();
+        let c = x.dims[3];
+        let out = w.len() / (k * k * c);
+        let y = x.windows(k, stride, out, |seen, b, o| {
+            let term = |&(d, i, j): &(usize, usize, usize)| -> f64 {
+                (0..c).map(|f| x.at(b, i, j, f) * w[(d * c + f) * out + o]).sum()
+            };
+            seen.iter().map(term).sum()
+        });
+        let mut next = || self.weights.next().unwrap();
+        if self.folded {
+            let b = next();
+            return y.map(|v, c| v + b[c]);
+        }
+        let (gamma, beta, mean, variance) = (next(), next(), next(), next());
+        y.map(|v, c| (v - mean[c]) / (variance[c] + 1e-5).sqrt() * gamma[c] + beta[c])
+    }
+
+    fn block(&mut self, x: &Images, stride: usize, shortcut: bool) -> Images {
+        let relu = |v: f64, _| v.max(0.0);
+        let y = self.conv(x, 1, 1).map(relu);
+        let y = self.conv(&y, 3, stride).map(relu);
+        let y = self.conv(&y, 1, 1);
+        let short = if shortcut { self.conv(x, 1, stride) } else { x.clone() };
+        let data = y.data.iter().zip(&short.data).map(|(a, b)| (a + b).max(0.0)).collect();
+        Images { dims: y.dims, data }
+    }
+}
+
+// Oracle: the network in plain loops: a stem, a pool of maxima, bottlenecks, a mean and a classifier.
+#[test]
+fn resnet50_is_fifty_layers_of_convolutions() {
+    for folded in [true, false] {
+        let module = build("resnet50", &format!("batch=2 size=33 width=2 classes=5 folded={folded} dtype=f32"));
+        let count = module.func("main").unwrap().params.len();
+        assert_eq!(count, 1 + 53 * if folded { 2 } else { 5 } + 2);
+        let mut inputs: Vec<Tensor> = (0..count).map(|i| input(&module, i)).collect();
+        if !folded {
+            // Variances are positive.
+            for i in (0..53).map(|conv| 1 + conv * 5 + 4) {
+                let positive: Vec<f32> = inputs[i].to_f32().iter().map(|v| v.abs() + 0.5).collect();
+                inputs[i] = Tensor::from_f32(inputs[i].dims(), inputs[i].dtype(), &positive).unwrap();
+            }
+        } else {
+            // Small enough weights that magnitudes stay moderate without norms.
+            for i in (0..53).map(|conv| 1 + conv * 2) {
+                let fan_in = inputs[i].dims()[..3].iter().product::<i64>() as f32;
+                let small: Vec<f32> = inputs[i].to_f32().iter().map(|v| v / fan_in.sqrt()).collect();
+                inputs[i] = Tensor::from_f32(inputs[i].dims(), inputs[i].dtype(), &small).unwrap();
+            }
+        }
+        let y = eval_module(&module, &inputs).unwrap()[0].to_f32();
+        let p: Vec<Vec<f64>> = inputs.iter().map(Tensor::to_f64).collect();
+        let x = Images { dims: [2, 33, 33, 3], data: p[0].clone() };
+        let mut net = ResNet { weights: p[1..].iter(), folded };
+        let x = net.conv(&x, 7, 2).map(|v, _| v.max(0.0));
+        let channels = x.dims[3];
+        let mut x = x.windows(3, 2, channels, |seen, b, c| {
+            seen.iter().map(|&(_, i, j)| x.at(b, i, j, c)).fold(f64::NEG_INFINITY, f64::max)
+        });
+        for (stage, blocks) in [3, 4, 6, 3].into_iter().enumerate() {
+            for b in 0..blocks {
+                x = net.block(&x, if stage > 0 && b == 0 { 2 } else { 1 }, b == 0);
+            }
+        }
+        let [n, h, w, c] = x.dims;
+        let mean: Vec<f64> = (0..n * c)
+            .map(|i| (0..h * w).map(|at| x.at(i / c, at / w, at % w, i % c)).sum::<f64>() / (h * w) as f64)
+            .collect();
+        let (dense, bias) = (net.weights.next().unwrap(), net.weights.next().unwrap());
+        let expected: Vec<f64> = matmul(&mean, dense, c).iter().enumerate().map(|(i, v)| v + bias[i % 5]).collect();
+        close(&y, &expected);
+    }
+}
+
+// Oracle: the attributes' own meaning.
+#[test]
+fn weights_say_how_they_are_drawn() {
+    let module = build("qwen3", "layers=1");
+    let main = module.func("main").unwrap();
+    let draw = |name: &str| {
+        let p = main.params.iter().find(|p| module.locs.name(p.loc) == Some(name)).unwrap();
+        Draw::of(&p.attrs)
+    };
+    assert_eq!(draw("tokens"), Some(Draw::Below(151_936)));
+    assert_eq!(draw("layer0/down"), Some(Draw::Normal { mean: 0.0, deviation: 1.0 / 3072f64.sqrt() }));
+    assert_eq!(draw("final_norm"), Some(Draw::Normal { mean: 1.0, deviation: 0.1 }));
+    let plain = build("matmul", "");
+    assert!(plain.func("main").unwrap().params.iter().all(|p| Draw::of(&p.attrs).is_none()));
 }

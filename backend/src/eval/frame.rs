@@ -22,6 +22,14 @@ impl Fault {
     pub fn invalid(message: impl Into<String>) -> Fault {
         Fault::Invalid(message.into())
     }
+
+    /// What is wrong, for messages that say where.
+    pub fn message(&self) -> String {
+        match self {
+            Fault::Unsupported(m) | Fault::Invalid(m) => m.trim().to_owned(),
+            Fault::Nested(e) => e.to_string(),
+        }
+    }
 }
 
 impl From<RuleError> for Fault {

@@ -9,6 +9,8 @@
 //!   `f64`, in `f32` for narrower floats, rounded once at the end.
 //! - `dot_general` and `convolution` sum in increasing order of the contracting index: in `f64` for `f32` and `f64` operands, in
 //!   `f32` for narrower ones, see [`DotPrecision`] for `f32`.
+//!
+//! `docs/float-semantics.md` lists these rules and the test of each.
 
 mod devices;
 mod frame;

@@ -5,6 +5,7 @@
 //! operation's name and source line.
 
 mod build;
+mod collective;
 mod own;
 mod region;
 mod windows;
@@ -15,7 +16,9 @@ use crate::hlo::Literal;
 use crate::lower::math::{Combine, MapOp};
 use crate::lower::sort::SortSpec;
 
+pub(crate) use build::elementwise;
 pub use build::{K_MULTIPLE, LowerError, from_module, from_module_with, register_bits};
+pub use collective::{Collective, Exchange};
 pub use own::{last_heir, own_operands};
 pub use region::{Case, Region, While};
 pub use windows::{Function, Scatter, Term, What, Windows};
@@ -160,6 +163,10 @@ pub enum Special {
     Scatter(Scatter),
     /// Sorts words of 32 bits along a dimension.
     Sort(SortSpec),
+    /// Communication with other devices.
+    Collective(Box<Collective>),
+    /// A number of each device, by its own.
+    DeviceNumber(Vec<i32>),
 }
 
 impl Special {
@@ -167,7 +174,11 @@ impl Special {
     pub fn in_place(&self) -> Vec<(usize, usize)> {
         match self {
             Special::While(w) => (0..w.carried()).map(|k| (k, k)).collect(),
-            Special::Case(_) | Special::Gather(_) | Special::Sort(_) => Vec::new(),
+            Special::Case(_)
+            | Special::Gather(_)
+            | Special::Sort(_)
+            | Special::Collective(_)
+            | Special::DeviceNumber(_) => Vec::new(),
             Special::Scatter(s) => (0..s.arrays()).map(|k| (k, k)).collect(),
         }
     }

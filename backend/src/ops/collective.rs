@@ -11,7 +11,7 @@ use super::{Arity, BinaryFns, Eval, OpDef, Rule, RuleError, Site, lookup, rules}
 use crate::eval::mesh::{Mesh, Sharding, names, shardings};
 use crate::eval::strided::{read, strides, write};
 use crate::eval::{Fault, Frame, Grid, Tensor, Value};
-use crate::hlo::{Attr, Opcode, ReplicaGroups, TensorType, Type};
+use crate::hlo::{Attr, Module, Op, Opcode, ReplicaGroups, TensorType, Type};
 
 const ANY: Arity = Arity::AtLeast(0);
 const ONE: Arity = Arity::Exactly(1);
@@ -135,13 +135,13 @@ enum Ids {
     Devices,
 }
 
-/// What the ids of the collective `site` are, as the specification says for its channel.
-fn ids(site: &Site<'_>) -> Ids {
+/// What the ids of the collective `op` are, as the specification says for its channel.
+fn ids(op: &Op) -> Ids {
     use Opcode::*;
-    let channel = matches!(site.op.attrs.get("channel_handle"), Some(Attr::Channel { handle, .. }) if *handle > 0)
-        || site.op.attrs.int("channel_id").is_some_and(|c| c > 0);
-    let joint = matches!(site.op.opcode, AllGather | AllReduce | ReduceScatter);
-    match (channel, joint, site.op.attrs.flag("use_global_device_ids")) {
+    let channel = matches!(op.attrs.get("channel_handle"), Some(Attr::Channel { handle, .. }) if *handle > 0)
+        || op.attrs.int("channel_id").is_some_and(|c| c > 0);
+    let joint = matches!(op.opcode, AllGather | AllReduce | ReduceScatter);
+    match (channel, joint, op.attrs.flag("use_global_device_ids")) {
         (true, true, true) => Ids::Devices,
         (true, true, false) => Ids::ReplicasOfAll,
         (true, false, _) => Ids::Partitions,
@@ -177,10 +177,13 @@ fn devices_of(grid: Grid, ids: Ids, lists: &[Vec<i64>]) -> Vec<Vec<usize>> {
     }
 }
 
-/// Which devices work together, in order.
 fn groups(frame: &Frame<'_>, site: &Site<'_>) -> Result<Vec<Vec<usize>>, Fault> {
-    let grid = frame.grid();
-    let mut listed = match site.op.attrs.get("replica_groups") {
+    groups_of(site.module, site.op, frame.grid())
+}
+
+/// Which of the devices of `grid` work together in the collective `op`, in order.
+pub(crate) fn groups_of(module: &Module, op: &Op, grid: Grid) -> Result<Vec<Vec<usize>>, Fault> {
+    let mut listed = match op.attrs.get("replica_groups") {
         Some(Attr::Groups(ReplicaGroups::MeshAxes(mesh, axes))) => {
             let Attr::Symbol(mesh) = mesh.as_ref() else {
                 return Err(Fault::Unsupported(" over an unnamed mesh".into()));
@@ -192,7 +195,7 @@ fn groups(frame: &Frame<'_>, site: &Site<'_>) -> Result<Vec<Vec<usize>>, Fault> 
                     _ => return Err(Fault::Unsupported(" over parts of mesh axes".into())),
                 }
             }
-            return Ok(Mesh::find(site.module, mesh)?.groups(&all)?);
+            return Ok(Mesh::find(module, mesh)?.groups(&all)?);
         }
         Some(Attr::Groups(ReplicaGroups::Listed(g))) => g.clone(),
         _ => Vec::new(),
@@ -203,13 +206,20 @@ fn groups(frame: &Frame<'_>, site: &Site<'_>) -> Result<Vec<Vec<usize>>, Fault> 
         if grid.replicas == 1 || grid.partitions == 1 {
             return Ok(vec![(0..grid.devices()).collect()]);
         }
-        listed = match ids(site) {
+        listed = match ids(op) {
             Ids::Replicas | Ids::ReplicasOfAll => all(grid.replicas),
             Ids::Partitions => all(grid.partitions),
             Ids::Devices => all(grid.devices()),
         };
     }
-    Ok(devices_of(grid, ids(site), &listed))
+    Ok(devices_of(grid, ids(op), &listed))
+}
+
+/// From which device of `grid` to which the arrays of a `collective_permute` move.
+pub(crate) fn pairs_of(op: &Op, grid: Grid) -> Vec<Vec<usize>> {
+    let Some(Attr::Pairs(pairs)) = op.attrs.get("source_target_pairs") else { return Vec::new() };
+    let lists: Vec<Vec<i64>> = pairs.iter().map(|p| p.to_vec()).collect();
+    devices_of(grid, ids(op), &lists)
 }
 
 /// The operands of the devices of this one's group, and this one's place in it.
@@ -411,14 +421,13 @@ fn collective_reduce<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<V
 /// A device that nobody sends to gets zeros.
 fn permute<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> Result<Vec<Value>, Fault> {
     let Some(id) = frame.device() else { return Err(Fault::Unsupported(" outside of a device".into())) };
-    let Some(Attr::Pairs(pairs)) = site.op.attrs.get("source_target_pairs") else {
+    if !matches!(site.op.attrs.get("source_target_pairs"), Some(Attr::Pairs(_))) {
         return Err(Fault::invalid("needs `source_target_pairs`"));
-    };
+    }
     let grid = frame.grid();
     let all: Vec<usize> = (0..grid.devices()).collect();
     let given = frame.exchange(site, &all, operands.iter().filter_map(Value::tensor).cloned().collect())?;
-    let lists: Vec<Vec<i64>> = pairs.iter().map(|p| p.to_vec()).collect();
-    let pairs = devices_of(grid, ids(site), &lists);
+    let pairs = pairs_of(site.op, grid);
     let source = pairs.iter().find(|p| p.get(1) == Some(&id)).and_then(|p| given.get(p[0])?.first());
     let ty = site.result(0)?;
     Ok(vec![source.cloned().map_or_else(|| zeros(ty), Ok)?.into()])

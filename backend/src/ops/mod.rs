@@ -38,6 +38,8 @@ mod special;
 mod unary;
 mod window;
 
+pub(crate) use collective::{groups_of, pairs_of};
+
 pub use elementwise::{BinaryFns, UnaryFns};
 pub(crate) use elementwise::{eval_binary, eval_unary};
 pub(crate) use quant::eval_quantized;

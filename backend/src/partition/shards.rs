@@ -86,8 +86,8 @@ impl<'a> Cut<'a> {
         let mut to = 0;
         loop {
             let mut from = 0;
-            for (d, (&n, &at)) in self.whole.iter().zip(&start).enumerate() {
-                from = from * n + at + index.get(d).copied().unwrap_or(0);
+            for (d, (whole, start)) in self.whole.iter().zip(&start).enumerate() {
+                from = from * whole + start + index.get(d).copied().unwrap_or(0);
             }
             let from = from * self.width;
             f(from..from + run, to..to + run);

@@ -1,6 +1,7 @@
 //! Block sizes by estimated cost.
 
 use tpusim_isa::chip::ChipSpec;
+use tpusim_isa::num::DType;
 
 use super::windows::window_tilings;
 use crate::lower::dot::{DotKernel, DotTiling, MAX_SLIDES};
@@ -345,6 +346,13 @@ pub(super) struct StepLoad {
     pub accumulates: bool,
 }
 
+/// Loads and vector operations that make a register of the array's format from what is stored as `dtype`.
+fn converted(k: &DotKernel, dtype: DType) -> (f64, f64) {
+    let (q, src_q) = (k.format.packing() as f64, dtype.packing() as f64);
+    let integers = k.format.dtype().is_float() && dtype.is_int();
+    (q / src_q.min(q), q * (1.0 + f64::from(src_q > 1.0) + f64::from(integers)))
+}
+
 /// Estimated cycles of a step, and of filling the pipeline of steps.
 pub(super) fn step_cycles(k: &DotKernel, chip: &ChipSpec, t: &DotTiling, s: &StepLoad) -> (f64, f64) {
     let dim = u64::from(*chip.mxu.dim);
@@ -357,11 +365,13 @@ pub(super) fn step_cycles(k: &DotKernel, chip: &ChipSpec, t: &DotTiling, s: &Ste
     let outs = q * halves * f64::from(t.row_split) * f64::from(t.col_split);
     let weights = (dim as f64 / (8.0 * q)) * halves * f64::from(t.k_split * t.col_split);
     let acc = if s.accumulates { outs } else { 0.0 };
-    let loads = (s.lhs + acc + weights / pushes) / slots(Slot::VLoad);
+    let (weight_loads, weight_valu) =
+        if k.weights_route().convert { converted(k, k.weights.dtype) } else { (1.0, 0.0) };
+    let loads = (s.lhs + acc + weights * weight_loads / pushes) / slots(Slot::VLoad);
     let pops = outs * f64::from(t.k_split) / slots(Slot::Pop);
     let extended = (f64::from(t.k_split * t.col_split * t.row_split) + weights * f64::from(t.row_split) / pushes)
         / slots(Slot::Extended);
-    let adds = (outs * f64::from(t.k_split) + s.valu) / slots(Slot::Valu);
+    let adds = (outs * f64::from(t.k_split) + s.valu + weights * weight_valu / pushes) / slots(Slot::Valu);
     let stores = outs / slots(Slot::VStore);
     // Slots that are all nearly full cannot all be filled: a soft maximum.
     let per_push = [interval, loads, pops, extended, adds, stores].iter().map(|x| x.powi(8)).sum::<f64>().powf(0.125);
@@ -389,18 +399,16 @@ fn estimate(k: &DotKernel, chip: &ChipSpec, t: &DotTiling) -> Estimate {
     let halves = dim as f64 / 128.0;
     let lhs = halves * f64::from(t.row_split * t.k_split);
     let single_k = k_groups * kb as f64 <= 1.0;
-    let (step, fill) = step_cycles(k, chip, t, &StepLoad { pushes, lhs, valu: 0.0, accumulates: !single_k });
+    let convert = k.stream_route().convert && !k.stream_route().transpose;
+    let (loads, valu) = if convert { converted(k, k.stream.dtype) } else { (1.0, 0.0) };
+    let load = StepLoad { pushes, lhs: lhs * loads, valu: lhs * valu, accumulates: !single_k };
+    let (step, fill) = step_cycles(k, chip, t, &load);
     let mut block = chunks * (k_groups * c_groups * step + fill) + 60.0;
     let (sb, wb) = (k.stream.dtype.bytes() as u64, k.weights.dtype.bytes() as u64);
     // Preparing operands costs a pass of the vector unit over the block.
     let registers = |rows: u64, cols: u64| (rows * cols) as f64 / 1024.0;
     if k.stream_route().transpose {
         block += registers(t.rows, t.k) * 2.2 * 8.0;
-    } else if k.stream_route().convert {
-        block += registers(t.rows, t.k) * 1.5;
-    }
-    if k.weights_route().convert {
-        block += registers(t.cols, t.k) * 1.5;
     }
     // The outermost level is shared out in whole blocks.
     let outer = outer_trip(k, t);
@@ -434,11 +442,8 @@ fn estimate(k: &DotKernel, chip: &ChipSpec, t: &DotTiling) -> Estimate {
     let f = k.format.dtype().bytes() as u64;
     let mut vmem = 2 * (rp * kp * sb + cp * kp * wb) + rp * cp * 4;
     vmem += 2 * rp * cp * (extra + out_width) as u64;
-    if k.stream_route().transpose || k.stream_route().convert {
+    if k.stream_route().transpose {
         vmem += pad(rp, 128) * kp * f;
-    }
-    if k.weights_route().convert {
-        vmem += pad(cp, 128) * kp * f;
     }
     Estimate { cycles, vmem }
 }

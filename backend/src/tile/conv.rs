@@ -75,7 +75,10 @@ pub(super) fn conv_kernel(g: &Graph, chip: &ChipSpec, f: &Fusion, p: &Product, s
         last.size = 1;
     }
     let (mut rows, mut row_stride) = (images, x[1]);
-    let free = slides.last().is_some_and(|(_, s)| s.size == 1 && s.base == 1 && s.low == 0);
+    // Rows are read one after the other, so none may lie outside the input.
+    let free = slides
+        .last()
+        .is_some_and(|(_, s)| s.size == 1 && s.base == 1 && s.low == 0 && s.span(node.dims[n + 1]) <= s.extent);
     if free
         && filling(node.dims[n + 1]) > filling(node.dims[1])
         && let Some((d, last)) = slides.pop()

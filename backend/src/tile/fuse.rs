@@ -108,12 +108,14 @@ pub struct SpecialStep {
     pub regions: Vec<RegionPlan>,
     /// What selects one of them.
     pub decision: Option<Decision>,
+    /// Bytes of HBM that the node itself needs to work in.
+    pub work: u64,
 }
 
 impl SpecialStep {
-    /// Bytes of HBM that its regions need besides its operands and results. They never run at the same time.
+    /// Bytes of HBM that it needs besides its operands and results. Its regions never run at the same time.
     pub fn scratch(&self) -> u64 {
-        self.regions.iter().map(|r| r.layout.bytes).max().unwrap_or(0)
+        self.regions.iter().map(|r| r.layout.bytes).max().unwrap_or(0).max(self.work)
     }
 }
 
@@ -280,7 +282,11 @@ impl Planner<'_> {
             (NodeOp::Special(Special::Case(_)), Some(&selector)) => Some(self.decision(selector)),
             _ => None,
         };
-        SpecialStep { node, results, regions, decision }
+        let work = match &self.g.node(node).op {
+            NodeOp::Special(Special::Collective(c)) => crate::generate::transfer::work(self.g, node, c),
+            _ => 0,
+        };
+        SpecialStep { node, results, regions, decision, work }
     }
 
     /// The kernels that store `root`: one, but several for concatenations and pads.

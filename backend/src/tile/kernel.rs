@@ -21,7 +21,7 @@ pub enum Kernel {
     /// Work of the vector unit.
     Vector(VectorKernel, Tiling),
     /// A matrix product with its epilogue.
-    Dot(DotKernel, DotTiling),
+    Dot(Box<DotKernel>, DotTiling),
     /// A special node's code, as its text form.
     Special(String),
 }
@@ -33,7 +33,7 @@ impl Kernel {
             Some(p) => {
                 let k = dot_kernel(g, chip, f, p);
                 let tilings = if f.in_place { disjoint_dot_tilings } else { dot_tilings };
-                tilings(&k, chip).into_iter().map(|t| Kernel::Dot(k.clone(), t)).collect()
+                tilings(&k, chip).into_iter().map(|t| Kernel::Dot(Box::new(k.clone()), t)).collect()
             }
             None => {
                 let k = vector_kernel(f);

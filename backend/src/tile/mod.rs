@@ -5,8 +5,8 @@
 //! - [`fuse`]: which nodes become one kernel;
 //! - [`dims`]: canonical dimensions of a vector kernel: dropping, merging, splitting, ordering;
 //! - [`product`]: the same for matrix products;
-//! - [`conv`]: and for convolutions;
-//! - [`choose`]: block sizes by estimated cost, of convolutions in [`windows`];
+//! - `conv`: and for convolutions;
+//! - [`choose`]: block sizes by estimated cost, of convolutions in `windows`;
 //! - [`kernel`]: what comes out, with its text form;
 //! - [`memory`]: HBM addresses by liveness;
 //! - [`region`]: loops and branches, each planned by itself.

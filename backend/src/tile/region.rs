@@ -40,7 +40,11 @@ pub fn regions(special: &Special, options: Options) -> Vec<RegionPlan> {
             let Case { branches } = &**c;
             branches.iter().map(|b| branch(b, options)).collect()
         }
-        Special::Gather(_) | Special::Scatter(_) | Special::Sort(_) => Vec::new(),
+        Special::Gather(_)
+        | Special::Scatter(_)
+        | Special::Sort(_)
+        | Special::Collective(_)
+        | Special::DeviceNumber(_) => Vec::new(),
     }
 }
 

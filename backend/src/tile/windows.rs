@@ -48,7 +48,9 @@ pub(super) fn window_tilings(k: &DotKernel, chip: &ChipSpec) -> Vec<DotTiling> {
                         for cols_outer in [false, true] {
                             for cores in if cores_want > 1 { vec![cores_want, 1] } else { vec![1] } {
                                 let t = DotTiling { cols_outer, cores, ..t };
-                                if cores > 1 && grid(k, &t).0 < 2 {
+                                // Blocks that go beyond the input stay on one core.
+                                let beyond = outer < k.dims[first] && k.slides[0].pads(k.dims[first]);
+                                if cores > 1 && (beyond || grid(k, &t).0 < 2) {
                                     continue;
                                 }
                                 let e = estimate(k, chip, &t);
@@ -138,7 +140,8 @@ fn estimate(k: &DotKernel, chip: &ChipSpec, t: &DotTiling) -> Estimate {
         padded *= (trips * u64::from(t.boxes[i])) as f64;
         chunks *= trips as f64;
     }
-    let k_groups = t.k.div_ceil(dim * u64::from(t.k_split)) * positions;
+    let k_groups = t.k.div_ceil(dim * u64::from(t.k_split)) * k.positions(dim);
+    let pair = k.paired(dim).is_some();
     let c_groups = t.cols.div_ceil(dim * u64::from(t.col_split));
     let pushes = (t.chunk / 8 / q / u64::from(t.row_split)) as f64;
     let registers = halves * f64::from(t.row_split * t.k_split);
@@ -147,12 +150,12 @@ fn estimate(k: &DotKernel, chip: &ChipSpec, t: &DotTiling) -> Estimate {
         true => (registers, 0.0),
         false => (registers * q as f64, registers * q as f64 * if src_q > 1 { 2.0 } else { 1.0 }),
     };
-    if !t.k.is_multiple_of(dim * u64::from(t.k_split)) {
+    if pair || !t.k.is_multiple_of(dim * u64::from(t.k_split)) {
         valu += registers;
     }
     let accumulates = k_groups * kb > 1;
     let (step, fill) = step_cycles(k, chip, t, &StepLoad { pushes, lhs, valu, accumulates });
-    let lanes = t.k.next_multiple_of(dim * u64::from(t.k_split));
+    let lanes = if pair { t.k } else { t.k.next_multiple_of(dim * u64::from(t.k_split)) };
     let cp = t.cols.next_multiple_of(dim * u64::from(t.col_split));
     let mut block = chunks * ((k_groups * c_groups) as f64 * step + fill) + 60.0;
     block += zeroed * (groups * lanes / 128) as f64;
@@ -165,9 +168,6 @@ fn estimate(k: &DotKernel, chip: &ChipSpec, t: &DotTiling) -> Estimate {
             t.rows.next_multiple_of(32)
         }
     };
-    if k.weights_route().convert {
-        block += (positions * lanes * cp) as f64 / 1024.0 * 1.5;
-    }
     let (outer, blocks) = grid(k, t);
     let share = outer.div_ceil(u64::from(t.cores)) as f64 / outer as f64;
     let blocks = (blocks * kb) as f64 * share;
@@ -197,14 +197,16 @@ fn estimate(k: &DotKernel, chip: &ChipSpec, t: &DotTiling) -> Estimate {
     let waits = if blocks > 1.0 { latency + load } else { 0.0 };
     let cycles = blocks * (block + 40.0).max(load + store).max(waits) + first_load + last_store + 2.0 * latency;
     // VMEM: double-buffered blocks, accumulators, converted weights.
-    let twice = if blocks > 1.0 || t.cores > 1 { 2.0 } else { 1.0 };
+    // A block that steps, or lies inside a level that does, has two halves.
+    let steps = |levels: u64| if levels > 1 { 2.0f64 } else { 1.0 };
+    let around = k.dims[..first].iter().product::<u64>().max(kb).max(u64::from(t.cores));
+    let (stream_twice, weights_twice) = (steps(around.max(hb * mb)), steps(around.max(cb)));
+    let out_twice = if blocks > 1.0 { 2.0 } else { stream_twice.max(weights_twice) };
     let rows_in = rows_held.next_multiple_of(8 * src_q);
-    let weights_held = (positions * lanes * cp) as f64;
-    let mut vmem = twice * (held * (rows_in * lanes * sb) as f64 + weights_held * wb as f64);
-    vmem += padded * (groups * 8 * cp * 4) as f64 + twice * padded * (rows_held * cp * (extra + out_width)) as f64;
-    if k.weights_route().convert {
-        vmem += weights_held * k.format.dtype().bytes() as f64;
-    }
+    let weights_held = ((positions + u64::from(pair)) * lanes * cp) as f64;
+    let mut vmem = stream_twice * held * (rows_in * lanes * sb) as f64 + weights_twice * weights_held * wb as f64;
+    vmem += padded * (groups * 8 * cp * 4) as f64;
+    vmem += out_twice * padded * (rows_held * cp * (extra + out_width)) as f64;
     let vmem = vmem as u64;
     Estimate { cycles, vmem }
 }

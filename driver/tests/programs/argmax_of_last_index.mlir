@@ -1,4 +1,3 @@
-// refused: argmax and argmin over one dimension only
 func.func @main(%x: tensor<5x37xf32>) -> (tensor<5xi32>) {
   %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
   %zero = stablehlo.constant dense<0> : tensor<i32>

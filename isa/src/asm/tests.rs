@@ -111,7 +111,10 @@ fn errors_point_at_the_token_and_say_what_fits() {
         ("while 0 { } s2 { }", "3:13: expected `test`, found `s2`"),
         ("case 0 s2 { { } }", "3:13: expected `branch` or `}`, found `{`"),
         ("loop s300 = 0..4 { }", "3:6: expected a scalar register below s256, found `s300`"),
-        ("vmov v1, v2", "3:1: expected a bundle `{ ... }`, `loop`, `op`, `while`, `case` or `}`, found `vmov`"),
+        (
+            "vmov v1, v2",
+            "3:1: expected a bundle `{ ... }`, `loop`, `op`, `while`, `case`, `start`, `done` or `}`, found `vmov`",
+        ),
     ];
     for (body, message) in cases {
         assert_eq!(error(&code(body)), message, "{body}");

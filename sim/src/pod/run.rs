@@ -42,6 +42,9 @@ impl Thread<'_> {
     }
 }
 
+/// Ports of a message, each with its chip.
+type Route = Arc<[(ChipId, Port)]>;
+
 /// Signals on a flag of a transfer, and how many of them are taken.
 #[derive(Debug, Default)]
 struct Flag {
@@ -75,7 +78,7 @@ pub(super) struct Pod<'a, D> {
     data: D,
     devices: Vec<Device<'a>>,
     events: Events,
-    routes: FxHashMap<(u32, u32), Arc<[(ChipId, Port)]>>,
+    routes: FxHashMap<(u32, u32), Route>,
     messages: u64,
 }
 
@@ -196,19 +199,20 @@ impl<'a, D: Data> Pod<'a, D> {
     /// A device that has not come to its end.
     fn stuck(&self) -> Option<FaultKind> {
         let name = |t: u32| self.program.transfers.get(t as usize).map_or("a transfer", |t| t.name.as_str());
-        for d in &self.devices {
-            for t in d.threads.iter().rev().filter(|t| t.control.is_some()) {
-                let what = match (t.stop, t.transfer) {
-                    (Stop::Flag { flag, n }, Some((transfer, _))) => {
-                        format!("`{}` waits for {n} signals on its flag {flag} that nobody sends", name(transfer))
-                    }
-                    (Stop::Transfer(t), _) => format!("it waits for `{}`, which does not end", name(t)),
-                    _ => "it waits for nothing that could come".to_owned(),
-                };
-                return Some(FaultKind::Malformed(format!("device {} is stuck: {what}", d.id.0)));
-            }
-        }
-        None
+        let blocked = |d: &'_ Device<'a>| -> Option<String> {
+            let t = d.threads.iter().rev().find(|t| t.control.is_some())?;
+            Some(match (t.stop, t.transfer) {
+                (Stop::Flag { flag, n }, Some((transfer, _))) => {
+                    format!("`{}` waits for {n} signals on its flag {flag} that nobody sends", name(transfer))
+                }
+                (Stop::Transfer(t), _) => format!("it waits for `{}`, which does not end", name(t)),
+                _ => "it waits for nothing that could come".to_owned(),
+            })
+        };
+        self.devices.iter().find_map(|d| {
+            let what = blocked(d)?;
+            Some(FaultKind::Malformed(format!("device {} is stuck: {what}", d.id.0)))
+        })
     }
 
     fn go_on(&mut self, device: u32, thread: u32) -> Result<(), FaultKind> {
@@ -406,7 +410,7 @@ impl<'a, D: Data> Machine<'a> for View<'_, 'a, D> {
         let route = match pod.routes.get(&(from.0, target.0)) {
             Some(r) => r.clone(),
             None => {
-                let r: Arc<[(ChipId, Port)]> = pod.network.route(from, target).map_err(|e| broken(&e))?.into();
+                let r: Route = pod.network.route(from, target).map_err(|e| broken(&e))?.into();
                 pod.routes.insert((from.0, target.0), r.clone());
                 r
             }
@@ -441,7 +445,7 @@ impl<'a, D: Data> Machine<'a> for View<'_, 'a, D> {
         if f.arrived.len() < n as usize {
             return None;
         }
-        f.arrived.drain(..n as usize).last()
+        f.arrived.drain(..n as usize).next_back()
     }
 
     fn table(&self, table: u32) -> Result<u32, FaultKind> {

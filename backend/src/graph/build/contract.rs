@@ -42,7 +42,7 @@ pub(super) fn combination(block: &Block, dtype: DType) -> Option<Combine> {
 }
 
 /// The elementwise operation of a reduction.
-pub(super) fn elementwise(how: Combine) -> MapOp {
+pub(crate) fn elementwise(how: Combine) -> MapOp {
     match how {
         Combine::Add => MapOp::Add,
         Combine::Mul => MapOp::Mul,

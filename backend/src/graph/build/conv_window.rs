@@ -8,6 +8,9 @@ use super::*;
 /// Most spatial dimensions.
 const MAX_SPATIAL: usize = 3;
 
+/// Positions of a window whose weights take a good part of a small VMEM.
+const MANY_POSITIONS: u64 = 64;
+
 /// Lanes of a register: contracted features that a pass takes at once.
 const LANES: u64 = 128;
 
@@ -19,17 +22,18 @@ fn filling(rows: u64) -> f64 {
 impl Builder<'_> {
     /// The sum over the window of dimensions `out`, all in standard order, as a product that windows slide through. `None` if there is
     /// no such code for it.
-    pub(super) fn conv_sliding(&mut self, c: &Conv<'_>, x: NodeId, w: NodeId, out: &[u64]) -> Option<NodeId> {
+    pub(super) fn conv_sliding(&mut self, c: &Conv<'_>, mut x: NodeId, w: NodeId, out: &[u64]) -> Option<NodeId> {
         let (name, site, n) = (c.name, c.site, c.windows.len());
         let ws = self.node(w).dims.clone();
         let positions = ws[..n].iter().try_fold(1u64, |p, &k| p.checked_mul(k))?;
         if n == 0 || n > MAX_SPATIAL || positions > MAX_POSITIONS {
             return None;
         }
-        let (mut x, mut windows) = (x, Vec::new());
+        let mut windows = Vec::new();
         for (i, v) in c.windows.iter().enumerate() {
             let (cut, window) = self.seen(c, x, i + 1, v)?;
-            (x, windows) = (cut, [windows, vec![window]].concat());
+            x = cut;
+            windows.push(window);
         }
         let plain =
             |i: usize, v: &ConvWindow| (v.size, v.stride, v.base, v.low) == (1, 1, 1, 0) && c.windows[i].stride == 1;
@@ -38,7 +42,14 @@ impl Builder<'_> {
             return None;
         }
         let folded = self.folds(c, &windows, ws[n], out);
-        let mut x = x;
+        // With many positions of few features, what they see side by side makes a far shorter contraction; and where weights of many
+        // positions do not fit, it can be cut anywhere.
+        let last = if folded { ws[n - 1] } else { 1 };
+        let passes = positions / last * (last * ws[n]).div_ceil(LANES);
+        let together = (positions * ws[n]).div_ceil(LANES);
+        if positions > MANY_POSITIONS && (self.pad_contraction || passes > 8 * together) {
+            return None;
+        }
         // Where blocks do not fit, what they need of padding and dilation is put into memory: then they can be any part of it.
         if folded || self.pad_contraction {
             x = self.with_zeros(c, x, &mut windows, out)?;

@@ -119,8 +119,13 @@ impl Ints<'_, '_> {
         let mut sum = None;
         for a in used() {
             let index = self.clamp(a.index, 0, a.limit as i64);
-            let step = self.value((a.stride / unit) as i64, DType::I32);
-            let term = self.map(MapOp::Mul, &[index, step], DType::I32);
+            let step = (a.stride / unit) as i64;
+            let term = if step == 1 {
+                index
+            } else {
+                let step = self.value(step, DType::I32);
+                self.map(MapOp::Mul, &[index, step], DType::I32)
+            };
             sum = Some(match sum {
                 None => term,
                 Some(s) => self.map(MapOp::Add, &[s, term], DType::I32),
@@ -147,8 +152,11 @@ pub(super) fn row_major(dims: &[u64]) -> Vec<u64> {
     strides
 }
 
+/// Sizes and strides, in elements, of some dimensions.
+pub(super) type Sides = Vec<(u64, u64)>;
+
 /// Cuts off outer dimensions of windows until one takes at most `most` bytes on chip: `(cut, rest)`. A dimension may be cut in two.
-pub(super) fn cut(window: &[(u64, u64)], elem: u64, words: bool, most: u64) -> (Vec<(u64, u64)>, Vec<(u64, u64)>) {
+pub(super) fn cut(window: &[(u64, u64)], elem: u64, words: bool, most: u64) -> (Sides, Sides) {
     let bytes = |w: &[(u64, u64)]| Layout::new(&Windows::new(1, w.iter().copied(), 1), elem, words).bytes();
     let (mut outside, mut rest) = (Vec::new(), window.to_vec());
     while bytes(&rest) > most {
@@ -307,4 +315,21 @@ impl Ints<'_, '_> {
 
 fn dropped(d: &GatherDims, k: usize) -> bool {
     d.collapsed_slice_dims.contains(&(k as i64)) || d.operand_batching_dims.contains(&(k as i64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Oracle: a piece fits, and pieces and rest are all of the window.
+    #[test]
+    fn large_windows_are_cut() {
+        let most = 1 << 20;
+        assert_eq!(cut(&[(4, 1000), (1000, 1)], 4, true, most), (vec![], vec![(4, 1000), (1000, 1)]));
+        // Rows of 1 MiB stay whole; of 3 MiB, thirds do.
+        assert_eq!(cut(&[(5, 1 << 20), (1 << 18, 1)], 4, true, most), (vec![(5, 1 << 20)], vec![(1 << 18, 1)]));
+        assert_eq!(cut(&[(3 << 18, 1)], 4, true, most), (vec![(3, 1 << 18)], vec![(1 << 18, 1)]));
+        // Nothing divides a prime number of elements that lie in too many tiles.
+        assert_eq!(cut(&[(1_000_003, 1)], 4, true, most), (vec![(1_000_003, 1)], vec![]));
+    }
 }

@@ -26,8 +26,7 @@ fn cycles(pairs: u64) -> u64 {
 
 impl Builder<'_> {
     /// A gather from a table so small that every place is compared with all; `None` if it is not, or if windows are neither whole
-    /// dimensions nor single elements of them. `batch` is the shape of the places, `perm` brings the window's dimensions followed by
-    /// those into the order of the result.
+    /// dimensions nor single elements of them. `batch` is the shape of the places.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn lookup(
         &mut self,
@@ -80,13 +79,13 @@ impl Builder<'_> {
         let flat = Shape { dims: vec![places, width], dtype: t.dtype };
         let table = c.b.reshape(table, &flat, name, site.clone());
         let mut small = Ints { b: c.b, dims: flat.dims, name, site: site.clone() };
-        let table = small.to_word(table);
+        let table = small.bits(table);
         let table = c.spread(table, vec![0, 1]);
         let none = c.value(0, DType::I32);
         let found = c.map(MapOp::Select, &[hit, table, none], DType::I32);
         let words = c.b.reduce_dims(Combine::Or, found, &[0], DType::I32, name, site);
         c.dims.remove(0);
-        let y = c.from_word(words, t.dtype);
+        let y = c.with_bits(words, t.dtype);
 
         let kept: Vec<u64> =
             (0..dims.len()).filter(|&k| !d.collapsed_slice_dims.contains(&(k as i64))).map(|k| slice[k]).collect();
@@ -145,7 +144,7 @@ impl Builder<'_> {
 
 impl Ints<'_, '_> {
     /// The bits of `x`, of up to 32, as i32.
-    fn to_word(&mut self, x: NodeId) -> NodeId {
+    fn bits(&mut self, x: NodeId) -> NodeId {
         let dtype = self.b.node(x).dtype;
         match (dtype.kind(), dtype.bytes()) {
             (DTypeKind::Float, 4) => self.map(MapOp::Bitcast, &[x], DType::I32),
@@ -157,8 +156,8 @@ impl Ints<'_, '_> {
         }
     }
 
-    /// What [`Self::to_word`] made of values of `dtype`.
-    fn from_word(&mut self, x: NodeId, dtype: DType) -> NodeId {
+    /// What [`Self::bits`] made of values of `dtype`.
+    fn with_bits(&mut self, x: NodeId, dtype: DType) -> NodeId {
         match (dtype.kind(), dtype.bytes()) {
             (DTypeKind::Float, 4) => self.map(MapOp::Bitcast, &[x], dtype),
             (DTypeKind::Float, bytes) => {

@@ -1,18 +1,23 @@
 //! From a verified module to the flat graph.
 
 mod argmax;
+mod collective;
 mod contract;
 mod conv_window;
 mod convolution;
 mod dynamic;
+mod function;
 mod gather;
+mod linalg;
 mod lookup;
 mod make;
 mod ops;
+mod order;
+mod random;
 mod region;
-mod regions;
 mod scatter;
 mod select_scatter;
+mod several;
 mod sort;
 mod special;
 mod trip;
@@ -27,6 +32,7 @@ use crate::hlo::{Block, Func, LocId, Module, Op, Opcode, ValueId, Verified};
 use crate::lower::math::{MapOp, holds};
 
 use contract::bits_to_bytes;
+pub(crate) use contract::elementwise;
 use wide::Value;
 
 /// Something the code generator has no code for.
@@ -80,6 +86,7 @@ pub fn from_module_with(module: &Verified<Module>, pad_contraction: bool) -> Res
         binds: Vec::new(),
         outer: Vec::new(),
         rebuilt: 0,
+        selections: 0,
     };
     let mut env = Env::default();
     for (i, p) in main.params.iter().enumerate() {
@@ -123,6 +130,8 @@ struct Builder<'m> {
     outer: Vec<region::Frame>,
     /// Regions that were built more than once.
     rebuilt: usize,
+    /// Choices that became selections.
+    selections: usize,
 }
 
 /// Shape of a node to be.
@@ -186,12 +195,12 @@ impl Builder<'_> {
             if op.opcode == Opcode::Return {
                 return Ok(args);
             }
-            let single: Option<Vec<NodeId>> = args.iter().map(|v| v.one()).collect();
-            let regional = single.and_then(|single| self.region_op(f, op, &single, env, site));
-            let results = match (op.opcode, regional) {
-                (_, Some(r)) => r.map(|ids| ids.into_iter().map(Value::One).collect()),
-                (Opcode::While | Opcode::If | Opcode::Case, _) => self.control(f, op, &args, env, depth, site),
-                _ => self.op(f, op, args, depth, site),
+            let results = match op.opcode {
+                Opcode::While | Opcode::If | Opcode::Case => self.control(f, op, &args, env, depth, site),
+                _ => match self.with_function(f, op, &args, env, site) {
+                    Some(r) => r,
+                    None => self.op(f, op, args, depth, site),
+                },
             };
             let results = results.map_err(|e| self.placed(e, op, site))?;
             for (r, id) in op.results.iter().zip(results) {
@@ -271,6 +280,9 @@ impl Builder<'_> {
         args: Vec<NodeId>,
         site: (String, String),
     ) -> Result<Vec<NodeId>, LowerError> {
+        if let Some(r) = self.communication(f, op, &args, &site) {
+            return r;
+        }
         if let (Opcode::Reduce, &[a, b]) = (op.opcode, &op.results[..]) {
             let t = [self.tensor(f, a, op.opcode.name(), op.loc)?, self.tensor(f, b, op.opcode.name(), op.loc)?];
             return self.reduce_with_index(op, &args, &t, &site);

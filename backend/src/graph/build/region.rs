@@ -21,7 +21,9 @@ const MAX_REBUILT: usize = 32;
 
 /// Branches that cost this much together, per element, are all computed.
 const MAX_COST: u32 = 200;
-/// And have at most this many elements of results.
+/// How often that is done: their operations are built again, and those of choices inside them again and again.
+const MAX_SELECTIONS: usize = 1000;
+/// Elements that such branches may have as results.
 const MAX_SELECTED: u64 = 8192;
 
 /// Vector instructions of a graph of elementwise operations, per element; without limit if there are others.
@@ -407,7 +409,11 @@ impl Builder<'_> {
             return Err(self.error(op.opcode.name(), op.loc, "regions give the wrong number of values"));
         }
         let elements: u64 = results.iter().map(|t| t.dims.iter().product::<u64>()).sum();
-        if elements <= MAX_SELECTED && built.iter().fold(0, |c, b| cost(&b.graph).saturating_add(c)) <= MAX_COST {
+        if self.selections < MAX_SELECTIONS
+            && elements <= MAX_SELECTED
+            && built.iter().fold(0, |c, b| cost(&b.graph).saturating_add(c)) <= MAX_COST
+        {
+            self.selections += 1;
             let blocks = order.iter().map(|n| self.block_of(op, *n)).collect::<Result<Vec<_>, _>>()?;
             return self.selected(f, &blocks, selector, op.opcode == Opcode::If, env, depth, site);
         }

@@ -5,19 +5,24 @@
 //! operand that numbers the elements is the network's own index.
 
 use super::super::{NodeId, NodeOp, Special};
+use super::function::Bound;
+use super::order::ordered;
+use super::wide::Value;
 use super::*;
 use crate::hlo::{Attr, Op, Opcode};
 use crate::lower::math::{Direction, MapOp};
 use crate::lower::sort::{Order, SortSpec, Step, StepKind, prefers_columns};
 
-/// Longest comparator, in operations.
+/// Longest comparator, in operations on registers.
 const LONGEST: usize = 200;
 
-/// A comparison of the same function of both elements.
-struct Ordered {
-    /// The step that computes the function of the first element.
-    step: usize,
-    descending: bool,
+/// Where an operand is after the sort.
+enum From {
+    Word(usize),
+    /// It numbers the elements.
+    Index,
+    /// The same everywhere.
+    Constant,
 }
 
 /// What is sorted.
@@ -33,35 +38,27 @@ impl Builder<'_> {
         &mut self,
         f: &Func,
         op: &Op,
-        args: &[NodeId],
+        args: &[Value],
         env: &Env,
         site: &(String, String),
-    ) -> Result<Vec<NodeId>, LowerError> {
+    ) -> Result<Vec<Value>, LowerError> {
         let name = "sort";
-        for &r in &op.results {
-            self.tensor(f, r, op.opcode.name(), op.loc)?;
-        }
-        let rank = args.first().map_or(0, |&a| self.node(a).dims.len()) as i64;
+        let nodes: Vec<NodeId> = args.iter().flat_map(|v| v.nodes()).collect();
+        let dims = nodes.first().map(|&n| self.node(n).dims.clone()).unwrap_or_default();
+        let rank = dims.len() as i64;
         let d = op.attrs.int("dimension").unwrap_or(-1);
         let d = if d < 0 { d + rank } else { d };
         let (Ok(dim), true) = (usize::try_from(d), d < rank) else {
             return Err(self.error(op.opcode.name(), op.loc, "needs a dimension of its operands"));
         };
-        let keep = self.node(args[0]).dims[dim];
-        let steps = self.comparator(f, op, env)?;
-        self.sorted(&Input { operands: args, dim, keep }, steps, name, site)
-    }
-
-    /// A sort by `steps`, which name the operands that they read.
-    pub(super) fn sorted_by(
-        &mut self,
-        operands: &[NodeId],
-        dim: usize,
-        steps: Vec<Step>,
-        site: &(String, String),
-    ) -> Result<Vec<NodeId>, LowerError> {
-        let keep = self.node(operands[0]).dims[dim];
-        self.sorted(&Input { operands, dim, keep }, steps, "sort", site)
+        let (before, after): (u64, u64) = (dims[..dim].iter().product(), dims[dim + 1..].iter().product());
+        if before.max(after) > i32::MAX as u64 {
+            return Err(self.error(op.opcode.name(), op.loc, "of more than 2^31 arrays is too large for any chip"));
+        }
+        let steps = self.comparator(f, op, args, env, site)?;
+        let sorted = self.sorted(&Input { operands: &nodes, dim, keep: dims[dim] }, steps, name, site)?;
+        let mut sorted = sorted.into_iter();
+        Ok(args.iter().map(|v| v.map(|n| sorted.next().unwrap_or(n))).collect())
     }
 
     /// The `k` largest of the last dimension and where they are, by the total order of floats; of equal ones the first.
@@ -102,79 +99,122 @@ impl Builder<'_> {
         Some((u64::try_from(k).ok()?, largest))
     }
 
-    /// The region as steps. Values from outside are constants.
-    fn comparator(&self, f: &Func, op: &Op, env: &Env) -> Result<Vec<Step>, LowerError> {
+    /// The custom call `ApproxTopK`: what comes first by a comparator, exactly. Operands are arrays, then a start value for each.
+    pub(super) fn approximate_top_k(
+        &mut self,
+        f: &Func,
+        op: &Op,
+        args: &[Value],
+        site: &(String, String),
+    ) -> Result<Vec<Value>, LowerError> {
+        let fail = |b: &Self| {
+            b.error(op.opcode.name(), op.loc, "to `ApproxTopK` needs operands, a `reduction_dim` and a comparator")
+        };
+        let dim = ["mhlo.backend_config", "backend_config"].iter().find_map(|n| match op.attrs.get(n) {
+            Some(Attr::Dict(d)) => d.int("reduction_dim"),
+            _ => None,
+        });
+        let called = match op.attrs.get("called_computations") {
+            Some(Attr::Array(a)) => {
+                a.iter().find_map(|a| if let Attr::Symbol(s) = a { Some(s.as_str()) } else { None })
+            }
+            _ => None,
+        };
+        let module = self.module;
+        let arrays = args.get(..op.results.len()).unwrap_or_default();
+        let nodes: Option<Vec<NodeId>> = arrays.iter().map(|v| v.one()).collect();
+        let (Some(nodes), Some(less), Some(&r)) = (nodes, called.and_then(|c| module.func(c)), op.results.first())
+        else {
+            return Err(fail(self));
+        };
+        let t = self.tensor(f, r, op.opcode.name(), op.loc)?;
+        let sizes = nodes.first().map(|&n| self.node(n).dims.clone()).unwrap_or_default();
+        let mut cut = sizes.clone();
+        let rank = sizes.len() as i64;
+        let dim = dim.map_or(-1, |d| if d < 0 { d + rank } else { d });
+        let Some(dim) = usize::try_from(dim).ok().filter(|&d| d < sizes.len() && t.dims.get(d) <= sizes.get(d)) else {
+            return Err(fail(self));
+        };
+        cut[dim] = t.dims[dim];
+        let same = |b: &Self, (&n, &r): (&NodeId, &ValueId)| {
+            let is = f.ty(r).tensor().is_some_and(|t| {
+                t.dims.iter().map(|&d| d as u64).eq(cut.iter().copied()) && t.dtype == b.node(n).dtype
+            });
+            is && b.node(n).dims == sizes
+        };
+        if !nodes.iter().zip(&op.results).all(|pair| same(self, pair)) {
+            return Err(fail(self));
+        }
+        let block = Block { args: less.params.iter().map(|p| p.value).collect(), ops: less.body.ops.clone() };
+        let steps = self.steps_of(less, op, &block, arrays, &Env::default(), site)?;
+        let input = Input { operands: &nodes, dim, keep: t.dims[dim] };
+        Ok(self.sorted(&input, steps, "top_k", site)?.into_iter().map(Value::One).collect())
+    }
+
+    fn comparator(
+        &mut self,
+        f: &Func,
+        op: &Op,
+        args: &[Value],
+        env: &Env,
+        site: &(String, String),
+    ) -> Result<Vec<Step>, LowerError> {
+        let [region] = &op.regions[..] else {
+            return Err(self.error(op.opcode.name(), op.loc, "needs one comparator"));
+        };
+        self.steps_of(f, op, &region.block, args, env, site)
+    }
+
+    /// A comparator as steps, over the words of the operands.
+    fn steps_of(
+        &mut self,
+        f: &Func,
+        op: &Op,
+        block: &Block,
+        args: &[Value],
+        env: &Env,
+        site: &(String, String),
+    ) -> Result<Vec<Step>, LowerError> {
         let name = op.opcode.name();
-        let [region] = &op.regions[..] else { return Err(self.error(name, op.loc, "needs one comparator")) };
-        let block = &region.block;
+        if block.args.len() != 2 * args.len() {
+            return Err(self.error(name, op.loc, "needs a comparator of two elements of each operand"));
+        }
+        let s = self.scalars(f, op, block, env, site)?;
+        let mut first = Vec::new();
+        let mut words = 0;
+        for v in args {
+            first.push(words);
+            words += v.nodes().count();
+        }
         let mut steps: Vec<Step> = Vec::new();
-        let mut known: FxHashMap<ValueId, usize> = FxHashMap::default();
-        for (i, &v) in block.args.iter().enumerate() {
-            let dtype = self.tensor(f, v, name, op.loc)?.dtype;
-            known.insert(v, steps.len());
-            steps.push(Step { what: StepKind::Word { word: i / 2, second: i % 2 == 1 }, args: vec![], dtype });
-        }
-        for o in &block.ops {
-            let fail = |b: &Self, m: &str| {
-                let m =
-                    format!("in a comparator {m}; elementwise operations on its arguments and constants are lowered");
-                Err(b.error(o.opcode.name(), o.loc, m))
-            };
-            if steps.len() > LONGEST {
-                return fail(self, "longer than 200 operations is not lowered");
-            }
-            let mut args = Vec::new();
-            for v in &o.operands {
-                if let Some(&s) = known.get(v) {
-                    args.push(s);
-                    continue;
-                }
-                let outer =
-                    env.get(v).and_then(|n| n.one()).and_then(|n| Some((self.splat_of(n)?, self.node(n).dtype)));
-                let Some((bytes, dtype)) = outer else { return fail(self, "on values from outside is not lowered") };
-                known.insert(*v, steps.len());
-                args.push(steps.len());
-                steps.push(splat_step(&bytes, dtype));
-            }
-            let result = |b: &Self| match o.results[..] {
-                [r] => Ok((r, b.tensor(f, r, o.opcode.name(), o.loc)?.dtype)),
-                _ => Err(b.error(o.opcode.name(), o.loc, "in a comparator needs one result")),
-            };
-            match (o.opcode, self.map_of(o)) {
-                (Opcode::Return, _) => {
-                    let [a] = args[..] else { return fail(self, "with other than one result is not lowered") };
-                    let dtype = steps[a].dtype;
-                    // The last step is the result.
-                    steps.push(Step { what: StepKind::Map(MapOp::Copy, dtype), args: vec![a], dtype });
-                    return Ok(steps);
-                }
-                (Opcode::Constant, _) => match o.attrs.get("value") {
-                    Some(Attr::Dense(l)) if l.is_splat() => {
-                        known.insert(result(self)?.0, steps.len());
-                        steps.push(splat_step(&l.bytes, l.ty.dtype));
+        for n in &s.nodes {
+            let what = match &n.op {
+                NodeOp::Param(k) => match s.binds[*k as usize] {
+                    Bound::Arg(i, part) => StepKind::Word { word: first[i / 2] + part, second: i % 2 == 1 },
+                    Bound::Outer(_) => {
+                        let m = "compares with a value from outside; elementwise functions of the elements and constants are lowered";
+                        return Err(self.error(name, op.loc, m));
                     }
-                    _ => return fail(self, "without a value is not lowered"),
                 },
-                (_, Some(m)) => {
-                    let (r, dtype) = result(self)?;
-                    let of = usize::from(m == MapOp::Select).min(args.len().saturating_sub(1));
-                    let Some(&first) = args.get(of) else { return fail(self, "without operands is not lowered") };
-                    let operand = steps[first].dtype;
-                    known.insert(r, steps.len());
-                    steps.push(Step { what: StepKind::Map(m, operand), args, dtype });
+                NodeOp::Const(l) => StepKind::Splat(register_bits(l.element(0), n.dtype)),
+                NodeOp::Map(m) => {
+                    let of = n.args.get(usize::from(*m == MapOp::Select)).map_or(0, |a| a.ix());
+                    StepKind::Map(*m, s.nodes[of].dtype)
                 }
-                (Opcode::Clamp, _) => {
-                    let (r, dtype) = result(self)?;
-                    let &[lo, x, hi] = &args[..] else { return fail(self, "needs three operands") };
-                    let at = steps.len();
-                    steps.push(Step { what: StepKind::Map(MapOp::Max, dtype), args: vec![lo, x], dtype });
-                    steps.push(Step { what: StepKind::Map(MapOp::Min, dtype), args: vec![at, hi], dtype });
-                    known.insert(r, at + 1);
-                }
-                _ => return fail(self, "is not lowered"),
-            }
+                _ => StepKind::Map(MapOp::Copy, n.dtype),
+            };
+            steps.push(Step { what, args: n.args.iter().map(|a| a.ix()).collect(), dtype: n.dtype });
         }
-        Err(self.error(name, op.loc, "a comparator should return"))
+        let [Value::One(result)] = s.results[..] else {
+            return Err(self.error(name, op.loc, "a comparator should return one scalar"));
+        };
+        let dtype = s.nodes[result.ix()].dtype;
+        // The last step is the result.
+        steps.push(Step { what: StepKind::Map(MapOp::Copy, dtype), args: vec![result.ix()], dtype });
+        if steps.len() > LONGEST {
+            return Err(self.error(name, op.loc, "a comparator of more than 200 operations is not lowered"));
+        }
+        Ok(steps)
     }
 
     fn sorted(
@@ -196,12 +236,9 @@ impl Builder<'_> {
             };
             return Ok(operands.iter().map(|x| cut(self, x)).collect());
         }
-        // A constant predicate compares nothing, but any order is as good as another.
+        let mut steps = steps;
         let ordered = ordered(&steps);
-        let numbers = |b: &Self, x: NodeId| b.node(x).op == NodeOp::Iota(dim) && b.node(x).dtype.is_int();
-        let fits = |t: DType| t.bits() >= 32 || n <= 1 << (t.bits() - 1);
         let mut words: Vec<NodeId> = Vec::new();
-        let mut of: Vec<Option<usize>> = Vec::new();
         let mut key_type = None;
         if let Some(o) = &ordered {
             words.push(self.key(&steps, o, operands, &dims, name, site));
@@ -209,28 +246,48 @@ impl Builder<'_> {
                 key_type = Some((word, o.descending));
             }
         }
+        let compared = |w: usize| {
+            let reads = |s: &Step| matches!(s.what, StepKind::Word { word, .. } if word == w);
+            ordered.is_none() && steps.iter().any(reads)
+        };
+        let fits = |t: DType| t.is_int() && (t.bits() >= 32 || n <= 1 << (t.bits() - 1));
+        let mut of: Vec<From> = Vec::new();
         for (i, &x) in operands.iter().enumerate() {
-            of.push(match key_type {
-                Some((w, _)) if w == i => Some(0),
-                _ if ordered.is_some() && numbers(self, x) && fits(self.node(x).dtype) => None,
-                _ => {
-                    let t = Shape { dims: dims.clone(), dtype: word_type(self.node(x).dtype) };
-                    words.push(self.map(MapOp::Convert, &[x], &t, name, site.clone()));
-                    Some(words.len() - 1)
-                }
+            let (free, dtype) = (!compared(i), self.node(x).dtype);
+            of.push(if key_type.is_some_and(|(w, _)| w == i) {
+                From::Word(0)
+            } else if free && self.splat_of(x).is_some() {
+                From::Constant
+            } else if free && self.node(x).op == NodeOp::Iota(dim) && fits(dtype) {
+                From::Index
+            } else {
+                let t = Shape { dims: dims.clone(), dtype: word_type(dtype) };
+                words.push(self.map(MapOp::Convert, &[x], &t, name, site.clone()));
+                From::Word(words.len() - 1)
             });
+        }
+        for s in &mut steps {
+            if let (StepKind::Word { word, .. }, None) = (&mut s.what, &ordered)
+                && let From::Word(w) = of[*word]
+            {
+                *word = w;
+            }
         }
         let order = match ordered {
             Some(_) => Order::Key,
             None => Order::By(steps),
         };
-        // Equal keys are the same bits: without other words nobody can tell them apart.
-        let alone = order == Order::Key && key_type.is_some() && operands.len() == 1;
         let loads = words.len();
-        let mut results: Vec<usize> = of.iter().map(|o| o.unwrap_or(loads)).collect();
-        let places: Vec<usize> = results.clone();
+        let word_of = |f: &From| match *f {
+            From::Word(w) => Some(w),
+            From::Index => Some(loads),
+            From::Constant => None,
+        };
+        let mut results: Vec<usize> = of.iter().filter_map(word_of).collect();
         results.sort_unstable();
         results.dedup();
+        // Equal keys are the same bits: without other words nobody can tell them apart.
+        let alone = order == Order::Key && key_type.is_some() && results == [0];
         let product = |d: &[u64]| d.iter().product::<u64>();
         let (outer, inner) = (product(&dims[..dim]), product(&dims[dim + 1..]));
         let batch = outer * inner;
@@ -253,12 +310,17 @@ impl Builder<'_> {
         }
         let types: Vec<DType> = words.iter().map(|&w| self.node(w).dtype).chain([DType::I32]).collect();
         let spec = SortSpec { dims: sizes, keep, loads, order, index: !alone, results: results.clone() };
-        let special = self.special_node(Special::Sort(spec), words, name, site);
+        let nothing = Shape { dims: vec![0], dtype: DType::I32 };
+        let special = self.push(NodeOp::Special(Special::Sort(spec)), words, &nothing, name, site.clone());
         let mut back = vec![0; rank];
         perm.iter().enumerate().for_each(|(i, &d)| back[d] = i);
         let moved: Vec<u64> = perm.iter().map(|&d| kept[d]).collect();
         let mut out = Vec::new();
-        for (&x, &place) in operands.iter().zip(&places) {
+        for (&x, from) in operands.iter().zip(&of) {
+            let Some(place) = word_of(from) else {
+                out.push(self.resized(x, &kept, name, site));
+                continue;
+            };
             let k = results.iter().position(|&r| r == place).unwrap_or(0);
             let t = Shape { dims: moved.clone(), dtype: types[place] };
             let r = self.push(NodeOp::Result(k), vec![special], &t, name, site.clone());
@@ -266,11 +328,20 @@ impl Builder<'_> {
             let mut r = self.transpose(r, back.clone(), &t, name, site.clone());
             let dtype = self.node(x).dtype;
             if let (0, Some((_, descending))) = (place, key_type) {
-                r = self.from_key(r, dtype, descending, &kept, name, site);
+                r = self.behind_key(r, dtype, descending, &kept, name, site);
             }
             out.push(self.map(MapOp::Convert, &[r], &Shape { dims: kept.clone(), dtype }, name, site.clone()));
         }
         Ok(out)
+    }
+
+    /// A constant of other sizes.
+    fn resized(&mut self, x: NodeId, dims: &[u64], name: &'static str, site: &(String, String)) -> NodeId {
+        let t = Shape { dims: dims.to_vec(), dtype: self.node(x).dtype };
+        match self.splat_of(x) {
+            Some(bytes) => self.constant(bytes, &t, name, site.clone()),
+            None => x,
+        }
     }
 
     /// A node that is an array of its own: constants are copied.
@@ -281,92 +352,6 @@ impl Builder<'_> {
         let t = Shape { dims: self.node(x).dims.clone(), dtype: self.node(x).dtype };
         self.map(MapOp::Copy, &[x], &t, name, site.clone())
     }
-
-    /// The key of every element: an i32 whose order is that of the comparison.
-    fn key(
-        &mut self,
-        steps: &[Step],
-        o: &Ordered,
-        operands: &[NodeId],
-        dims: &[u64],
-        name: &'static str,
-        site: &(String, String),
-    ) -> NodeId {
-        let typed = |dtype| Shape { dims: dims.to_vec(), dtype };
-        let mut values: Vec<NodeId> = Vec::new();
-        for s in &steps[..=o.step] {
-            let args: Vec<NodeId> = s.args.iter().map(|&a| values[a]).collect();
-            values.push(match s.what {
-                StepKind::Word { word, .. } => operands[word],
-                StepKind::Splat(bits) => {
-                    self.constant(contract::bits_to_bytes(bits, s.dtype), &typed(s.dtype), name, site.clone())
-                }
-                StepKind::Map(m, _) => self.map(m, &args, &typed(s.dtype), name, site.clone()),
-            });
-        }
-        let x = values[o.step];
-        let dtype = self.node(x).dtype;
-        let int = typed(DType::I32);
-        let mut key = if dtype.is_float() {
-            let wide = self.map(MapOp::Convert, &[x], &typed(DType::F32), name, site.clone());
-            let bits = self.map(MapOp::Bitcast, &[wide], &int, name, site.clone());
-            self.total(bits, &int, name, site)
-        } else if dtype == DType::U32 {
-            let bits = self.map(MapOp::Bitcast, &[x], &int, name, site.clone());
-            self.flipped(bits, i32::MIN, &int, name, site)
-        } else {
-            self.map(MapOp::Convert, &[x], &int, name, site.clone())
-        };
-        if o.descending {
-            key = self.map(MapOp::Not, &[key], &int, name, site.clone());
-        }
-        key
-    }
-
-    /// The element behind a key, as a word.
-    fn from_key(
-        &mut self,
-        key: NodeId,
-        dtype: DType,
-        descending: bool,
-        dims: &[u64],
-        name: &'static str,
-        site: &(String, String),
-    ) -> NodeId {
-        let typed = |dtype| Shape { dims: dims.to_vec(), dtype };
-        let int = typed(DType::I32);
-        let mut x = key;
-        if descending {
-            x = self.map(MapOp::Not, &[x], &int, name, site.clone());
-        }
-        if dtype.is_float() {
-            let bits = self.total(x, &int, name, site);
-            return self.map(MapOp::Bitcast, &[bits], &typed(DType::F32), name, site.clone());
-        }
-        if dtype == DType::U32 {
-            let bits = self.flipped(x, i32::MIN, &int, name, site);
-            return self.map(MapOp::Bitcast, &[bits], &typed(dtype), name, site.clone());
-        }
-        x
-    }
-
-    /// Bits of an f32 as an integer of the same order, and back.
-    fn total(&mut self, bits: NodeId, t: &Shape, name: &'static str, site: &(String, String)) -> NodeId {
-        let shift = self.constant(contract::bits_to_bytes(31, t.dtype), t, name, site.clone());
-        let sign = self.map(MapOp::ShrArith, &[bits, shift], t, name, site.clone());
-        let rest = self.constant(contract::bits_to_bytes(i32::MAX, t.dtype), t, name, site.clone());
-        let flip = self.map(MapOp::And, &[sign, rest], t, name, site.clone());
-        self.map(MapOp::Xor, &[bits, flip], t, name, site.clone())
-    }
-
-    fn flipped(&mut self, x: NodeId, bits: i32, t: &Shape, name: &'static str, site: &(String, String)) -> NodeId {
-        let m = self.constant(contract::bits_to_bytes(bits, t.dtype), t, name, site.clone());
-        self.map(MapOp::Xor, &[x, m], t, name, site.clone())
-    }
-}
-
-fn splat_step(bytes: &[u8], dtype: DType) -> Step {
-    Step { what: StepKind::Splat(register_bits(bytes, dtype)), args: vec![], dtype }
 }
 
 /// The 32-bit type that holds every value of `t`.
@@ -375,64 +360,5 @@ fn word_type(t: DType) -> DType {
         DTypeKind::Float => DType::F32,
         DTypeKind::Signed => DType::I32,
         _ => DType::U32,
-    }
-}
-
-/// What a step computes, whichever of the two elements it is applied to.
-#[derive(PartialEq, Eq, Hash)]
-struct Form {
-    what: String,
-    args: Vec<usize>,
-    dtype: DType,
-}
-
-/// For every step a number that equal functions share, and which elements it depends on.
-fn forms(steps: &[Step]) -> Vec<(usize, [bool; 2])> {
-    let mut seen: FxHashMap<Form, usize> = FxHashMap::default();
-    let mut out: Vec<(usize, [bool; 2])> = Vec::new();
-    for s in steps {
-        let mut sides = [false; 2];
-        let what = match s.what {
-            StepKind::Word { word, second } => {
-                sides[usize::from(second)] = true;
-                format!("word {word}")
-            }
-            StepKind::Splat(bits) => format!("splat {bits}"),
-            StepKind::Map(m, t) => format!("{m:?} {t}"),
-        };
-        for &a in &s.args {
-            let of = out[a].1;
-            sides = [sides[0] | of[0], sides[1] | of[1]];
-        }
-        let form = Form { what, args: s.args.iter().map(|&a| out[a].0).collect(), dtype: s.dtype };
-        let next = seen.len();
-        out.push((*seen.entry(form).or_insert(next), sides));
-    }
-    out
-}
-
-/// The comparator as a comparison of one function of both elements, if it is one and the order is total.
-fn ordered(steps: &[Step]) -> Option<Ordered> {
-    let mut root = steps.last()?;
-    while let (StepKind::Map(MapOp::Copy, _), &[a]) = (&root.what, &root.args[..]) {
-        root = &steps[a];
-    }
-    let (StepKind::Map(MapOp::Compare(direction, total), dtype), &[a, b]) = (&root.what, &root.args[..]) else {
-        return None;
-    };
-    let less = match direction {
-        Direction::Lt => true,
-        Direction::Gt => false,
-        _ => return None,
-    };
-    let forms = forms(steps);
-    let (first, second) = (forms[a], forms[b]);
-    if dtype.is_float() && !total || first.0 != second.0 {
-        return None;
-    }
-    match (first.1, second.1) {
-        ([true, false], [false, true]) => Some(Ordered { step: a, descending: !less }),
-        ([false, true], [true, false]) => Some(Ordered { step: b, descending: less }),
-        _ => None,
     }
 }

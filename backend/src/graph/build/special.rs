@@ -118,6 +118,45 @@ impl Chain<'_, '_> {
         self.choose(a, Direction::Eq, 1.0, end, y)
     }
 
+    /// Rounds to `e` exponent and `m` mantissa bits, with infinities but without subnormals.
+    fn rounded(&mut self, x: NodeId, e: u32, m: u32) -> NodeId {
+        let (int, flag) = (DType::U32, DType::I1);
+        let number = |c: &mut Self, v: u32| {
+            let t = Shape { dims: c.dims.clone(), dtype: DType::U32 };
+            c.b.constant(v.to_le_bytes().to_vec().into(), &t, c.name, c.site.clone())
+        };
+        let bits = self.typed(MapOp::Bitcast, &[x], int);
+        let mask = number(self, 0x7fff_ffff);
+        let (drop, mut size) = (23 - m, self.typed(MapOp::And, &[bits, mask], int));
+        if drop > 0 {
+            // To the nearest, ties to even: half of the last place, less one if that is even.
+            let (place, one, half) = (number(self, drop), number(self, 1), number(self, (1 << (drop - 1)) - 1));
+            let last = self.typed(MapOp::ShrLogical, &[size, place], int);
+            let last = self.typed(MapOp::And, &[last, one], int);
+            let up = self.typed(MapOp::Add, &[size, half], int);
+            let up = self.typed(MapOp::Add, &[up, last], int);
+            let keep = number(self, !((1u32 << drop) - 1));
+            size = self.typed(MapOp::And, &[up, keep], int);
+        }
+        let bias = (1u32 << (e - 1)) - 1;
+        let (least, most) = (number(self, (128 - bias) << 23), number(self, (128 + bias) << 23));
+        let (zero, inf) = (number(self, 0), number(self, 0x7f80_0000));
+        let small = self.typed(MapOp::Compare(Direction::Lt, false), &[size, least], flag);
+        let large = self.typed(MapOp::Compare(Direction::Ge, false), &[size, most], flag);
+        let y = self.typed(MapOp::Select, &[small, zero, size], int);
+        let y = self.typed(MapOp::Select, &[large, inf, y], int);
+        let top = number(self, 0x8000_0000);
+        let sign = self.typed(MapOp::And, &[bits, top], int);
+        let y = self.typed(MapOp::Or, &[y, sign], int);
+        let y = self.typed(MapOp::Bitcast, &[y], DType::F32);
+        if m == 0 {
+            return y;
+        }
+        // A NaN stays what it is.
+        let nan = self.typed(MapOp::Compare(Direction::Ne, false), &[x, x], flag);
+        self.map(MapOp::Select, &[nan, x, y])
+    }
+
     fn sinh(&mut self, x: NodeId) -> NodeId {
         let a = self.map(MapOp::Abs, &[x]);
         let e = self.map(MapOp::Expm1, &[a]);
@@ -252,7 +291,7 @@ impl Builder<'_> {
         Some(Ok(c.typed(MapOp::Convert, &[y], t.dtype)))
     }
 
-    /// Rounding to bf16, and to formats that hold the type anyway.
+    /// Rounding to a narrower format and back.
     fn reduce_precision(
         &mut self,
         op: &Op,
@@ -270,9 +309,16 @@ impl Builder<'_> {
                 let y = self.map(MapOp::Convert, &[x], &narrow, name, site.clone());
                 Ok(self.map(MapOp::Convert, &[y], t, name, site.clone()))
             }
+            (e, m, d) if (1..=8).contains(&e) && (0..=23).contains(&m) && d.is_float() => {
+                let mut c = Chain { b: self, dims: t.dims.clone(), name, site: site.clone() };
+                let x = c.map(MapOp::Convert, &[x]);
+                let y = c.rounded(x, e as u32, m as u32);
+                Ok(c.typed(MapOp::Convert, &[y], t.dtype))
+            }
+            (e, m, d) if e > 8 && d.bits() <= 32 && m >= 23 => Ok(x),
             (e, m, d) => {
                 let m =
-                    format!("rounding {d} to {e} exponent and {m} mantissa bits is not lowered yet; f32 to bf16 is");
+                    format!("rounding {d} to {e} exponent and {m} mantissa bits is not lowered; up to 8 and 23 are");
                 Err(self.error(op.opcode.name(), op.loc, m))
             }
         }

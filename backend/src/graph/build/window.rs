@@ -153,7 +153,8 @@ impl Builder<'_> {
         let y = self.windows_of(op, how, Value::One(x), Value::One(neutral), Value::One(init), t, name, &site)?;
         let Some(mut y) = y.one() else { return Err(self.error(op.opcode.name(), op.loc, "has no code")) };
         let natural = self.splat_of(init).is_some_and(|b| register_bits(&b, t.dtype) == how.identity(t.dtype));
-        if !natural {
+        // Windows over nothing are the initial value already.
+        if !natural && full.dims.iter().all(|&d| d > 0) {
             let init = self.map(MapOp::Convert, &[init], &scalar, name, site.clone());
             let whole = Shape { dims: t.dims.clone(), dtype: wide };
             y = self.map(elementwise(how), &[y, init], &whole, name, site.clone());

@@ -11,10 +11,11 @@
 //! what happens to results: the first slice of `k` overwrites the accumulators in VMEM, the middle ones add, the last applies the epilogue
 //! and writes the output block.
 //!
-//! Where windows slide over the stream operand ([`window`]), a block has planes, and the contraction runs over the window's positions too.
+//! Where windows slide over the stream operand (`window`), a block has planes, and the contraction runs over the window's positions too.
 //!
-//! Operands that are not in the MXU's format, or whose contracted dimension does not run along lanes, are prepared once per
-//! block: converted, or transposed by an XLU, into a scratch block. Padding along `k` is zeroed once, before the first DMA, and no DMA touches it.
+//! Operands that are not in the MXU's format are converted on their way to the array. Those whose contracted dimension does not run along
+//! lanes are transposed by an XLU, once per block, into a scratch block. Padding along `k` is zeroed once, before the first DMA, and no
+//! DMA touches it.
 
 mod epilogue;
 mod operands;
@@ -133,6 +134,21 @@ impl DotKernel {
             return Some(q);
         }
         (groups == 1 || self.widest() == 1).then_some(1)
+    }
+
+    /// The dimension along which two neighbouring positions of the window go through an array of `dim` rows at once, each taking
+    /// half of it; `None` if features fill the array, or cannot be told apart in halves.
+    pub fn paired(&self, dim: u64) -> Option<usize> {
+        let half = self.k == 128 && dim == 2 * self.k && !self.weights_route().lanes_along_k;
+        let last = self.slides.iter().rposition(|s| s.size > 1);
+        last.filter(|_| half)
+    }
+
+    /// Positions of the window, pairs counting as one.
+    pub fn positions(&self, dim: u64) -> u64 {
+        let pair = self.paired(dim);
+        let along = |(i, s): (usize, &Slide)| if pair == Some(i) { s.size.div_ceil(2) } else { s.size };
+        self.slides.iter().enumerate().map(along).product()
     }
 
     /// How the stream operand reaches the MXU.
@@ -294,6 +310,6 @@ impl Lowering<'_> {
             return (self.planes.chunk_out(i, &self.planes.acc_pitch), self.planes.chunk_step(i));
         }
         let rows = self.t.chunk as u32;
-        (rows / 8 * self.out_tiles * 8, rows / (8 * self.q()) * 8 * self.stream.lane_tiles)
+        (rows / 8 * self.out_tiles * 8, rows / (8 * self.stream.packing(self.q())) * 8 * self.stream.lane_tiles)
     }
 }

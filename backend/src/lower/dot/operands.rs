@@ -1,6 +1,6 @@
-//! Operand blocks: zeroed padding, conversion and transposition into scratch blocks.
+//! Operand blocks: zeroed padding, transposition into scratch blocks, and conversion on the way to the array.
 
-use tpusim_isa::num::Format;
+use tpusim_isa::num::{DType, Format};
 use tpusim_isa::op::Op;
 use tpusim_isa::program::SReg;
 
@@ -14,7 +14,7 @@ impl<'k> Lowering<'k> {
     /// Zeroes what the DMAs of an operand leave untouched along `k`.
     pub(super) fn zero_padding(&self, e: &mut Emitter<'_>, nest: &Nest, r: &Ready) -> Result<(), EmitError> {
         let s = &nest.streams()[r.stream];
-        let k_pad = self.k_groups() * self.t.k_split * self.dim;
+        let k_pad = self.k_pad();
         if self.t.k as u32 == k_pad {
             return Ok(());
         }
@@ -40,7 +40,8 @@ impl<'k> Lowering<'k> {
             } else {
                 // The last rows of each window position's plane.
                 let first = self.t.k as u32 / tile * 8 * s.lane_tiles;
-                for plane in (0..rows).step_by(s.plane_rows.max(8) as usize) {
+                let planes = s.outer.iter().map(|o| o.count).product::<u32>();
+                for plane in (0..planes).map(|p| p * s.plane_rows) {
                     clear(e, at + plane + first, 8, (s.plane_rows - first) / 8)?;
                 }
             }
@@ -48,7 +49,7 @@ impl<'k> Lowering<'k> {
         Ok(())
     }
 
-    /// Converts or transposes an operand's block into its scratch block.
+    /// Transposes an operand's block into its scratch block, converted.
     pub(super) fn prepare_block(
         &mut self,
         e: &mut Emitter<'_>,
@@ -58,73 +59,46 @@ impl<'k> Lowering<'k> {
     ) -> Result<(), EmitError> {
         let Some((at, object)) = r.scratch else { return Ok(()) };
         let place = nest.place(r.stream, it);
-        let src_q = packing(r.dtype);
-        let q = self.q();
-        if r.route.transpose {
-            return self.transpose_block(e, place, r, at, object);
-        }
-        // Groups of rows that fill packed registers on both sides.
-        let group = 8 * q.max(src_q);
-        let groups = r.rows.div_ceil(group);
-        let unroll = r.lane_tiles.min(4);
-        e.repeat(groups, |e, g| {
-            let src = e.affine(g, (group / (8 * src_q) * 8 * r.lane_tiles) as i32, 0)?;
-            e.ss(Op::SAdd, src, src, place.base);
-            let dst = e.affine(g, (group / (8 * q) * 8 * r.lane_tiles) as i32, at as i32)?;
-            e.repeat(r.lane_tiles / unroll, |e, t| {
-                let step = e.affine(t, (unroll * 8) as i32, 0)?;
-                let (s, d) = (e.sreg()?, e.sreg()?);
-                e.ss(Op::SAdd, s, src, step);
-                e.ss(Op::SAdd, d, dst, step);
-                for u in 0..unroll {
-                    self.convert_cell(
-                        e,
-                        r,
-                        Place { base: s, ..place }.at(u * 8),
-                        Place { object, base: d, offset: 0 }.at(u * 8),
-                        group,
-                    );
-                }
-                e.flush()?;
-                for x in [step, s, d] {
-                    e.free(x);
-                }
-                Ok(())
-            })?;
-            for u in r.lane_tiles / unroll * unroll..r.lane_tiles {
-                self.convert_cell(
-                    e,
-                    r,
-                    Place { base: src, ..place }.at(u * 8),
-                    Place { object, base: dst, offset: 0 }.at(u * 8),
-                    group,
-                );
-            }
-            e.flush()?;
-            e.free(src);
-            e.free(dst);
-            Ok(())
-        })
+        self.transpose_block(e, place, r, at, object)
     }
 
-    pub(super) fn convert_cell(&self, e: &mut Emitter<'_>, r: Ready, src: Place, dst: Place, group: u32) {
-        let (src_q, q) = (packing(r.dtype), self.q());
-        let mut parts = Vec::new();
-        for i in 0..group / (8 * src_q) {
-            let v = e.code.load(src.at(i * r.lane_tiles * 8));
-            match Format::of(r.dtype) {
-                Some(f) => parts.extend((0..src_q).map(|p| e.code.unpack(v, f, p as usize))),
-                None => parts.push(v),
-            }
+    /// A register of an operand as the array takes it: `row` counts those of the array's format along the block's rows, `tile` lane tiles
+    /// from `base`. What lies there in another type is converted.
+    pub(super) fn operand_register(
+        &self,
+        e: &mut Emitter<'_>,
+        r: &Ready,
+        object: Object,
+        base: SReg,
+        row: u32,
+        tile: u32,
+    ) -> V {
+        let (q, lanes) = (self.q(), r.lane_tiles);
+        let at = |row: u32| Place { object, base, offset: ((row * lanes + tile) * 8) as i32 };
+        if r.scratch.is_some() || !r.route.convert {
+            return e.code.load(at(row));
         }
-        let to_float = self.k.format.dtype().is_float();
-        if to_float && r.dtype.is_int() {
-            parts = parts.iter().map(|&v| e.code.v(Op::VI2F, &[v])).collect();
+        let src_q = packing(r.dtype);
+        let mut parts = Vec::with_capacity(q as usize);
+        let mut loaded = None;
+        for group in row * q..(row + 1) * q {
+            let v = match loaded {
+                Some((from, v)) if from == group / src_q => v,
+                _ => e.code.load(at(group / src_q)),
+            };
+            loaded = Some((group / src_q, v));
+            parts.push(self.part(e, v, r.dtype, group % src_q));
         }
-        for (i, chunk) in parts.chunks(q as usize).enumerate() {
-            let v = e.code.pack(chunk, self.k.format);
-            e.code.store(v, dst.at(i as u32 * r.lane_tiles * 8));
-        }
+        e.code.pack(&parts, self.k.format)
+    }
+
+    /// Part `part` of a register of `dtype`, in 32 bits as the array's format is packed from.
+    pub(super) fn part(&self, e: &mut Emitter<'_>, v: V, dtype: DType, part: u32) -> V {
+        let v = match Format::of(dtype) {
+            Some(f) => e.code.unpack(v, f, part as usize),
+            None => v,
+        };
+        if self.k.format.dtype().is_float() && dtype.is_int() { e.code.v(Op::VI2F, &[v]) } else { v }
     }
 
     /// Source tiles have rows along `k`; the scratch block has rows along the operand's own dimension, packed.
@@ -146,13 +120,7 @@ impl<'k> Lowering<'k> {
                 for i in 0..16 / src_q {
                     let v = e.code.load(Place { base: src, ..place }.at(i * 8 * r.source_lane_tiles));
                     for p in 0..src_q {
-                        let mut v = match Format::of(r.dtype) {
-                            Some(f) => e.code.unpack(v, f, p as usize),
-                            None => v,
-                        };
-                        if self.k.format.dtype().is_float() && r.dtype.is_int() {
-                            v = e.code.v(Op::VI2F, &[v]);
-                        }
+                        let v = self.part(e, v, r.dtype, p);
                         e.code.xlu_push(Op::XPose, x, v, 0);
                     }
                 }

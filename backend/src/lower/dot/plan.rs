@@ -13,7 +13,7 @@ use super::super::vcode::Object;
 use super::window::{Layout, Planes};
 use super::*;
 
-/// A block of an operand as the MXU code reads it: packed registers of the MXU's format.
+/// A block of an operand as the MXU code reads it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ready {
     pub(super) stream: usize,
@@ -21,8 +21,6 @@ pub(super) struct Ready {
     pub(super) scratch: Option<(u32, Object)>,
     /// Lane tiles of a tile row.
     pub(super) lane_tiles: u32,
-    /// Rows (of elements) of the block.
-    pub(super) rows: u32,
     /// VMEM rows from one window position to the next.
     pub(super) plane_rows: u32,
     pub(super) route: Route,
@@ -73,18 +71,14 @@ pub(super) struct StepRegs {
 }
 
 impl Ready {
+    /// Elements of a 32-bit word, as the block lies there.
+    pub(super) fn packing(&self, q: u32) -> u32 {
+        if self.scratch.is_some() { q } else { packing(self.dtype) }
+    }
+
     fn empty() -> Ready {
         let route = Route { lanes_along_k: true, transpose: false, convert: false };
-        Ready {
-            stream: 0,
-            scratch: None,
-            lane_tiles: 0,
-            rows: 0,
-            plane_rows: 0,
-            route,
-            dtype: DType::F32,
-            source_lane_tiles: 0,
-        }
+        Ready { stream: 0, scratch: None, lane_tiles: 0, plane_rows: 0, route, dtype: DType::F32, source_lane_tiles: 0 }
     }
 }
 
@@ -156,7 +150,7 @@ impl<'k> Lowering<'k> {
             xlu: 0,
             planes: Planes::new(k, &t, out_tiles),
         };
-        let k_pad = low.k_groups() * t.k_split * dim;
+        let k_pad = low.k_pad();
         let row_pad = low.padded_rows();
         low.stream = low.add_operand(e, &k.stream, k.stream_route(), row_pad, k_pad, n - 2, bases);
         let col_pad = out_tiles * 128;
@@ -181,9 +175,17 @@ impl<'k> Lowering<'k> {
         (self.t.k as u32).div_ceil(self.dim * self.t.k_split)
     }
 
-    /// Positions of the window.
+    /// Steps over the positions of the window.
     pub(super) fn positions(&self) -> u32 {
-        self.k.slides.iter().map(|s| s.size as u32).product()
+        self.k.positions(u64::from(self.dim)) as u32
+    }
+
+    /// Contracted elements of a block with what fills the arrays.
+    pub(super) fn k_pad(&self) -> u32 {
+        match self.k.paired(u64::from(self.dim)) {
+            Some(_) => self.t.k as u32,
+            None => self.k_groups() * self.t.k_split * self.dim,
+        }
     }
 
     pub(super) fn col_groups(&self) -> u32 {
@@ -260,10 +262,12 @@ impl<'k> Lowering<'k> {
         let windowed = !self.planes.is_empty();
         let columns = own_dim == self.k.dims.len() - 1;
         let mut layout = Layout { outer: Vec::new(), first: 0, reserve: 0, shift: None };
-        let mut positions = 1;
         if windowed && columns {
-            positions = self.positions();
             let steps = self.k.slides.iter().filter(|s| s.size > 1);
+            // The partner of a last position is read, though it counts for nothing.
+            let planes: u64 = self.k.slides.iter().map(|s| s.size).product();
+            let partner = u32::from(self.k.paired(u64::from(self.dim)).is_some());
+            layout.reserve = (planes as u32 + partner) * plane_rows;
             layout.outer = steps.map(|s| Outer { count: s.size as u32, hbm_stride: s.weights, pitch: 0 }).collect();
         } else if windowed {
             let first = batches - self.k.slides.len();
@@ -289,20 +293,17 @@ impl<'k> Lowering<'k> {
         let stream = self.streams.len() - 1;
         let (ready_rows, ready_tiles) =
             if route.transpose { (own_pad.next_multiple_of(128), k_pad.div_ceil(128)) } else { (pad_rows, lane_tiles) };
-        // What slides is converted on its way to the array.
-        let prepared = (route.transpose || route.convert) && (columns || !windowed);
+        // What is not transposed is converted on its way to the array.
+        let prepared = route.transpose;
         let ready_plane = match prepared {
             true => ready_rows.next_multiple_of(128).div_ceil(8 * self.q()) * 8 * ready_tiles,
             false => plane_rows,
         };
-        let scratch = prepared.then(|| (e.vmem(ready_plane * positions), e.object()));
-        // Planes that are prepared one after the other are as good as one.
-        let rows = if positions > 1 { ready_rows.next_multiple_of(128) * positions } else { pad_rows };
+        let scratch = prepared.then(|| (e.vmem(ready_plane), e.object()));
         Ready {
             stream,
             scratch,
             lane_tiles: ready_tiles,
-            rows,
             plane_rows: ready_plane,
             route,
             dtype: o.dtype,

@@ -15,7 +15,7 @@ impl<'k> Lowering<'k> {
     /// Rows from one `k` group to the next in the weights block, and from one column group to the next.
     pub(super) fn weight_steps(&self) -> (u32, u32) {
         let (dk, dn) = (self.dim * self.t.k_split, self.dim * self.t.col_split);
-        let tile = 8 * self.q();
+        let tile = 8 * self.weights.packing(self.q());
         let lt = self.weights.lane_tiles;
         if self.weights.route.lanes_along_k {
             (dk / 128 * 8, dn / tile * 8 * lt)
@@ -24,22 +24,20 @@ impl<'k> Lowering<'k> {
         }
     }
 
-    /// The registers of one MXU's weights: (offset from the step's weights address, slot).
-    pub(super) fn weight_slots(&self, ki: u32, ni: u32) -> Vec<(u32, u32)> {
-        let tile = 8 * self.q();
+    /// The registers of one MXU's weights: (row, lane tile, slot), as [`Self::operand_register`] takes them.
+    pub(super) fn weight_slots(&self, ki: u32, ni: u32) -> Vec<(u32, u32, u32)> {
         let halves = self.halves();
-        let groups = self.dim / tile;
-        let lt = self.weights.lane_tiles;
+        let groups = self.dim / (8 * self.q());
         let mut out = Vec::new();
         for g in 0..groups {
             for h in 0..halves {
-                let offset = if self.weights.route.lanes_along_k {
+                let (row, tile) = if self.weights.route.lanes_along_k {
                     // Rows are weight columns, lanes are weight rows.
-                    ((ni * groups + g) * lt + ki * halves + h) * 8
+                    (ni * groups + g, ki * halves + h)
                 } else {
-                    ((ki * groups + g) * lt + ni * halves + h) * 8
+                    (ki * groups + g, ni * halves + h)
                 };
-                out.push((offset, g * halves + h));
+                out.push((row, tile, g * halves + h));
             }
         }
         out
@@ -50,20 +48,33 @@ impl<'k> Lowering<'k> {
     }
 
     /// Pushes weights for a step: all of them, or the share `part` of `parts`.
-    pub(super) fn push_weights(&self, e: &mut Emitter<'_>, object: Object, base: SReg, part: u32, parts: u32) {
+    pub(super) fn push_weights(
+        &self,
+        e: &mut Emitter<'_>,
+        (object, base): (Object, SReg),
+        (part, parts): (u32, u32),
+        masks: &[Option<M>],
+    ) {
+        // Of a last position without a partner, the second half of the array is empty.
+        let pair = self.k.paired(u64::from(self.dim)).is_some();
+        let empty = masks.get(1).copied().flatten().filter(|_| pair);
         let transposed = self.weights.route.lanes_along_k;
         let mut all = Vec::new();
         for ki in 0..self.t.k_split {
             for ni in 0..self.t.col_split {
-                all.extend(self.weight_slots(ki, ni).into_iter().map(|(o, s)| (s, ki, ni, o)));
+                all.extend(self.weight_slots(ki, ni).into_iter().map(|(row, tile, s)| (s, ki, ni, row, tile)));
             }
         }
         // Interleave the MXUs, so that no one waits for its neighbour's pushes.
         all.sort_unstable();
         let n = all.len() as u32;
         let range = (n * part / parts) as usize..(n * (part + 1) / parts) as usize;
-        for &(slot, ki, ni, offset) in &all[range] {
-            let w = e.code.load(Place { object, base, offset: offset as i32 });
+        for &(slot, ki, ni, row, tile) in &all[range] {
+            let mut w = self.operand_register(e, &self.weights, object, base, row, tile);
+            if let Some(m) = empty.filter(|_| row % (self.dim / (8 * self.q())) >= 128 / (8 * self.q())) {
+                let zero = e.code.imm(0);
+                w = e.code.sel(m, w, zero);
+            }
             for mi in 0..self.t.row_split {
                 e.code.mxu_push(self.mxu(ki, ni, mi), w, self.k.format, slot, transposed);
             }
@@ -100,13 +111,11 @@ impl<'k> Lowering<'k> {
         for mi in 0..self.t.row_split {
             let row = j * self.t.row_split + mi;
             for ki in 0..self.t.k_split {
-                let at = |h: u32| Place {
-                    object,
-                    base,
-                    offset: ((row * self.stream.lane_tiles + ki * halves + h) * 8) as i32,
+                let lo = self.operand_register(e, &self.stream, object, base, row, ki * halves);
+                let hi = match halves {
+                    1 => lo,
+                    _ => self.operand_register(e, &self.stream, object, base, row, ki * halves + 1),
                 };
-                let lo = e.code.load(at(0));
-                let hi = if halves > 1 { e.code.load(at(1)) } else { lo };
                 for ni in 0..self.t.col_split {
                     e.code.mxu_mul(self.mxu(ki, ni, mi), lo, hi, self.k.format);
                 }
@@ -210,12 +219,12 @@ impl<'k> Lowering<'k> {
             if j < early {
                 self.push_rows(e, so, r.stream, j + lag, &masks);
                 if next {
-                    self.push_weights(e, wo, r.weights_next, j, early);
+                    self.push_weights(e, (wo, r.weights_next), (j, early), &masks_next);
                 }
             } else if next {
                 if j == early {
                     if early == 0 {
-                        self.push_weights(e, wo, r.weights_next, 0, 1);
+                        self.push_weights(e, (wo, r.weights_next), (0, 1), &masks_next);
                     }
                     self.latch(e);
                 }
@@ -257,9 +266,9 @@ impl<'k> Lowering<'k> {
         }
         self.step_addresses(e, r, &digits, &counters, bases)?;
         let (so, wo) = (self.object_of(s.nest, s.it, &self.stream), self.object_of(s.nest, s.it, &self.weights));
-        self.push_weights(e, wo, r.weights_next, 0, 1);
-        self.latch(e);
         let masks = self.lane_masks(e, ragged.then_some(r.left_next));
+        self.push_weights(e, (wo, r.weights_next), (0, 1), &masks);
+        self.latch(e);
         for j in 0..lag {
             self.push_rows(e, so, r.stream_next, j, &masks);
         }
@@ -310,7 +319,7 @@ impl<'k> Lowering<'k> {
             Digit { count: self.col_groups(), stream: 0, weights: wn, out, features: 0 },
             Digit { count: self.k_groups(), stream: features / 128 * 8, weights: wk, out: 0, features },
         ];
-        all.extend(self.planes.positions());
+        all.extend(self.planes.positions(self.k.paired(u64::from(self.dim))));
         all.retain(|d| d.count > 1);
         all
     }
@@ -360,7 +369,7 @@ impl<'k> Lowering<'k> {
         sum(e, r.weights_next, weights, &|d| d.weights as i32);
         sum(e, r.stream_next, stream, &|d| d.stream as i32);
         if self.ragged() {
-            e.sli(r.left_next, self.t.k as i32);
+            e.sli(r.left_next, self.features() as i32);
             sum(e, r.left_next, r.left_next, &|d| -(d.features as i32));
         }
         e.free(t);

@@ -13,7 +13,6 @@
 
 use std::collections::BTreeMap;
 
-use tpusim_isa::num::Format;
 use tpusim_isa::op::Op;
 
 use super::super::cells::packing;
@@ -277,12 +276,23 @@ impl Planes {
     }
 
     /// Digits of a step over the window's positions, innermost first.
-    pub fn positions(&self) -> Vec<Digit> {
+    pub fn positions(&self, pair: Option<usize>) -> Vec<Digit> {
         let mut weights = self.weights_plane;
         let mut out = Vec::new();
-        for (s, pitch) in self.slides.iter().zip(&self.pitch).rev() {
+        for (i, (s, pitch)) in self.slides.iter().zip(&self.pitch).enumerate().rev() {
             let stream = s.dilation as u32 * pitch;
-            out.push(Digit { count: s.size as u32, stream, weights, out: 0, features: 0 });
+            let digit = Digit { count: s.size as u32, stream, weights, out: 0, features: 0 };
+            out.push(match pair == Some(i) {
+                // Each position counts as the features of half an array.
+                true => Digit {
+                    count: digit.count.div_ceil(2),
+                    stream: 2 * stream,
+                    weights: 2 * weights,
+                    features: 256,
+                    ..digit
+                },
+                false => digit,
+            });
             weights *= s.size as u32;
         }
         out
@@ -397,7 +407,13 @@ impl Lowering<'_> {
 
     /// Whether the last features leave lanes empty, which hold whatever was there.
     pub(super) fn ragged(&self) -> bool {
-        !self.planes.is_empty() && !(self.t.k as u32).is_multiple_of(self.dim * self.t.k_split)
+        !self.planes.is_empty() && !self.features().is_multiple_of(self.dim * self.t.k_split)
+    }
+
+    /// Contracted features that steps count down: those of a block, or of all positions that go in pairs.
+    pub(super) fn features(&self) -> u32 {
+        let pair = self.k.paired(u64::from(self.dim)).and_then(|i| self.planes.slides.get(i));
+        self.t.k as u32 * pair.map_or(1, |s| s.size as u32)
     }
 
     /// The registers of lane tile `tile` that push `row` of a chunk streams.
@@ -414,10 +430,14 @@ impl Lowering<'_> {
         let last = p.chunk_planes() * p.groups - 1;
         let groups: Vec<(Vec<u32>, u32)> = (0..q).filter_map(|g| p.group((row * q + g).min(last))).collect();
         let lanes = self.stream.lane_tiles;
+        // The second half of an array takes the next position.
+        let pair = self.k.paired(u64::from(self.dim)).filter(|_| tile > 0);
+        let next = pair.map_or(0, |i| p.slides[i].dilation as u32 * p.pitch[i]);
+        let tile = if pair.is_some() { 0 } else { tile };
         let place = |(at, g): &(Vec<u32>, u32)| Place {
             object,
             base,
-            offset: (p.input(at) + (g / src_q * lanes + tile) * 8) as i32,
+            offset: (next + p.input(at) + (g / src_q * lanes + tile) * 8) as i32,
         };
         let same = groups.iter().zip(0..).all(|((at, g), i)| *at == groups[0].0 && *g == groups[0].1 + i);
         let v = if same && src_q == q && !self.stream.route.convert && groups[0].1.is_multiple_of(q) {
@@ -432,13 +452,7 @@ impl Lowering<'_> {
                     _ => e.code.load(from),
                 };
                 loaded = Some((from.offset, v));
-                let mut v = match Format::of(self.stream.dtype) {
-                    Some(f) => e.code.unpack(v, f, (group.1 % src_q) as usize),
-                    None => v,
-                };
-                if self.k.format.dtype().is_float() && self.stream.dtype.is_int() {
-                    v = e.code.v(Op::VI2F, &[v]);
-                }
+                let v = self.part(e, v, self.stream.dtype, group.1 % src_q);
                 parts.push(v);
             }
             e.code.pack(&parts, self.k.format)
@@ -449,6 +463,70 @@ impl Lowering<'_> {
                 e.code.sel(m, v, zero)
             }
             None => v,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether element `i` of the dilated and padded input is one of the input.
+    fn inside(s: &Slide, i: i64) -> bool {
+        let i = i - s.low as i64;
+        i >= 0 && i % s.base as i64 == 0 && i / (s.base as i64) < s.extent as i64
+    }
+
+    // Oracle: every element of every window, counted.
+    #[test]
+    fn windows_see_what_counting_says() {
+        let some = |size, stride, dilation, base, low, extent| Slide {
+            size,
+            stride,
+            dilation,
+            base,
+            low,
+            extent,
+            step: 1,
+            weights: 1,
+        };
+        let all = [
+            some(3, 1, 1, 1, 1, 7),
+            some(3, 2, 2, 1, 0, 9),
+            some(2, 1, 3, 2, 1, 4),
+            some(5, 3, 1, 3, 4, 2),
+            some(1, 1, 1, 1, 0, 5),
+        ];
+        for s in all {
+            for count in 1..6 {
+                let seen: Vec<i64> =
+                    (0..count).flat_map(|w| (0..s.size).map(move |p| (w * s.stride + p * s.dilation) as i64)).collect();
+                let end = seen.iter().max().unwrap() + 1;
+                assert_eq!(s.span(count) as i64, end, "{s:?} {count}");
+                let elements = (0..end).filter(|&i| inside(&s, i)).count() as u64;
+                assert_eq!(s.seen(count), elements, "{s:?} {count}");
+            }
+        }
+    }
+
+    // Oracle: each block's start, one by one.
+    #[test]
+    fn slack_holds_every_moved_block() {
+        for (low, extent, size, stride, count, block) in
+            [(1, 7, 3, 1, 7, 2), (3, 5, 7, 2, 6, 4), (0, 9, 3, 2, 5, 2), (4, 3, 5, 1, 7, 3), (2, 2, 5, 3, 2, 1)]
+        {
+            let s = Slide { size, stride, dilation: 1, base: 1, low, extent, step: 1, weights: 1 };
+            let (before, after, high) = slack(&s, count, block);
+            let (span, loaded) = (s.span(block) as i64, s.span(block).min(extent) as i64);
+            for first in 0..=count - block {
+                let wanted = (first * stride) as i64 - low as i64;
+                let from = wanted.clamp(0, extent as i64 - loaded);
+                // Planes that the transfer writes, from the block's first.
+                let to = from - wanted;
+                assert!(to >= -(before as i64) && to + loaded <= span + after as i64, "{s:?} block {first}");
+                let outside = (0..span).filter(|j| wanted + j >= extent as i64).count() as u64;
+                assert!(outside <= high, "{s:?} block {first}: {outside} of {high}");
+            }
         }
     }
 }

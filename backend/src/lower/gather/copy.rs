@@ -40,10 +40,12 @@ impl GatherKernel {
     /// overlap and fit on-chip memory of `vmem` bytes; and how many of `cores` take part.
     pub fn tile(count: u64, rows: u64, vmem: u64, smem: u64, cores: u32) -> (u32, u32) {
         let cores = if count >= 2 * u64::from(cores) { cores } else { 1 };
-        let most = (vmem / 512 / 4 / rows.max(1)).min(smem / 4 / 4).min(MOST).max(1);
+        let most = (vmem / 512 / 4 / rows.max(1)).min(smem / 4 / 4).clamp(1, MOST);
         let share = count.div_ceil(u64::from(cores));
-        let block = most.min(share.div_ceil(4).max(64).min(share));
-        let block = if block >= 8 { block & !7 } else { block };
+        let block = most.min(share.div_ceil(4).max(64)).min(share);
+        // Blocks of about one size, so that the last one repeats little.
+        let even = share.div_ceil(share.div_ceil(block));
+        let block = if even == share { even } else { even.next_multiple_of(8).min(block) };
         (block as u32, cores)
     }
 

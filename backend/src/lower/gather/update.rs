@@ -187,7 +187,7 @@ impl ScatterKernel {
         let registers = self.arrays.iter().map(|a| (a.rows() / 8) as u32).max().unwrap_or(0);
         let group = (1..=REGISTERS.min(registers)).rev().find(|g| registers.is_multiple_of(*g)).unwrap_or(1);
         let groups = registers / group;
-        let together = if groups > 1 { 1 } else { 4 / self.arrays.len().max(1) as u32 };
+        let together = if groups > 1 { 1 } else { 8 / self.arrays.len().max(1) as u32 };
         let together = (1..=together).rev().find(|u| count.is_multiple_of(*u)).unwrap_or(1);
         each(e, count, together, [slots], |e, first, loaded| {
             let mut updates = Vec::new();

@@ -4,10 +4,11 @@ use std::fmt;
 
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::op::Op;
-use tpusim_isa::program::{Addr, DmaDesc, DmaDim, DmaDir, OnChip, SReg};
+use tpusim_isa::program::SReg;
 
 use super::super::emit::{CORE, EmitError, Emitter, ZERO};
-use super::super::vcode::V;
+use super::super::vcode::{self, V};
+use super::blocks::Io;
 use super::network::{Net, add};
 use super::plan::{Layout, Plan, needed, plans};
 use super::{Dir, Order, Place, SortSpec};
@@ -15,22 +16,9 @@ use super::{Dir, Order, Place, SortSpec};
 /// A sort in a chosen layout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SortKernel {
-    spec: SortSpec,
-    plan: Plan,
+    pub(super) spec: SortSpec,
+    pub(super) plan: Plan,
     cores: u32,
-}
-
-/// A strided block: rows of 128 words in HBM and VMEM.
-struct Block {
-    outer: Vec<DmaDim>,
-    rows: u64,
-    row_stride: i64,
-    cols: u64,
-    col_stride: i64,
-    lane_tiles: u64,
-    /// Bytes and rows from the start of the array's block.
-    hbm: u64,
-    vmem: u64,
 }
 
 impl SortKernel {
@@ -80,39 +68,93 @@ impl SortKernel {
         let at: Vec<u32> = (0..words).map(|_| e.vmem(self.plan.rows)).collect();
         let objects = (0..words).map(|_| e.object()).collect();
         let pads = (padded && !by_key).then_some(n as i32);
-        let mut net = Net { spec, at, objects, pads, xlu: 0 };
-        let out: Vec<u32> = stores.iter().map(|_| e.vmem(self.plan.out_rows)).collect();
-        let flag = e.flag()?;
-        self.grid(e, |e, start| {
-            let mut count = 0;
-            for (w, &base) in loads.iter().enumerate() {
-                for b in self.load_blocks() {
-                    let strides = self.strides(n);
-                    e.dma(desc(DmaDir::Load, &b, base, net.at[w], start, strides), flag);
-                    count += 1;
-                }
-            }
-            e.wait(flag, count);
+        let mut net = Net { spec, at, objects, pads, xlu: 0, budget: (*e.chip.regs.vector * 5 / 8) as usize };
+        let staged = self.staged(e.chip);
+        let rows = |staged: bool, rows: u32| if staged { rows } else { 0 };
+        let stage: Vec<u32> = loads.iter().map(|_| e.vmem(rows(staged, self.plan.rows))).collect();
+        let out: Vec<u32> = stores.iter().map(|_| e.vmem(rows(staged || self.turned(), self.out_rows()))).collect();
+        let io = Io { loads, stores, from: if staged { stage.clone() } else { net.at.clone() }, out, staged };
+        let flags = [e.flag()?, e.flag()?];
+        let keys = padded && by_key;
+        if !staged {
+            return self.grid(e, |e, start| {
+                let count = self.load(e, &io, start, flags[0]);
+                e.wait(flags[0], count);
+                e.flush()?;
+                self.number(e, &net, None, keys)?;
+                self.run(e, &mut net)?;
+                let count = self.store(e, &mut net, &io, start, flags[1])?;
+                e.wait(flags[1], count);
+                e.flush()
+            });
+        }
+        // The next block is loaded while the network works on this one, and the last one is stored.
+        let [load_count, store_count] =
+            [self.load_blocks().len() * loads.len(), self.store_blocks().len() * io.stored()];
+        let (load_count, store_count) = (load_count as i32, store_count as i32);
+        let (level, trip) = self.steps();
+        let start = |e: &mut Emitter<'_>, counter: SReg| -> Result<[SReg; 2], EmitError> {
+            let mut both = [ZERO; 2];
+            both[level] = self.start(e, level, counter)?;
+            Ok(both)
+        };
+        let first = start(e, ZERO)?;
+        self.load(e, &io, first, flags[0]);
+        e.free(first[level]);
+        e.code.raw(Op::FlagAdd, &[flags[1], store_count]);
+        e.repeat(trip, |e, counter| {
+            e.wait(flags[0], load_count);
             e.flush()?;
-            self.number(e, &net, padded && by_key)?;
+            self.number(e, &net, Some(&io.from), keys)?;
+            // After the last block it is loaded once more: nobody looks at it.
+            let next = e.affine(counter, 1, 1)?;
+            e.si(Op::SMini, next, next, trip as i32 - 1);
+            let at = start(e, next)?;
+            self.load(e, &io, at, flags[0]);
+            e.free(at[level]);
+            e.free(next);
+            e.flush()?;
             self.run(e, &mut net)?;
-            let mut count = 0;
-            for (k, base) in stores.iter().enumerate() {
-                let Some(base) = *base else { continue };
-                let word = spec.results[k];
-                let mut from = net.at[word];
-                if self.plan.out_rows > 0 {
-                    self.transpose(e, &mut net, word, out[k])?;
-                    from = out[k];
-                }
-                for b in self.store_blocks() {
-                    e.dma(desc(DmaDir::Store, &b, base, from, start, self.strides(spec.keep)), flag);
-                    count += 1;
-                }
-            }
-            e.wait(flag, count);
+            e.wait(flags[1], store_count);
+            e.flush()?;
+            let at = start(e, counter)?;
+            self.store(e, &mut net, &io, at, flags[1])?;
+            e.free(at[level]);
             e.flush()
-        })
+        })?;
+        e.wait(flags[0], load_count);
+        e.wait(flags[1], store_count);
+        e.flush()
+    }
+
+    /// Whether results are transposed before they are stored.
+    pub(super) fn turned(&self) -> bool {
+        self.plan.out_rows > 0
+    }
+
+    /// Rows of VMEM that hold a result.
+    pub(super) fn out_rows(&self) -> u32 {
+        let keep = self.spec.keep as u32;
+        match (self.plan.layout, self.plan.run) {
+            _ if self.turned() => self.plan.out_rows,
+            (Layout::Columns, _) | (_, Some(_)) => keep.next_multiple_of(8),
+            _ => self.plan.rows,
+        }
+    }
+
+    /// The level of the grid that steps, and how often.
+    fn steps(&self) -> (usize, u32) {
+        let [a, b] = self.blocks();
+        let level = usize::from(b > a);
+        (level, a.max(b).div_ceil(u64::from(self.cores)) as u32)
+    }
+
+    /// Whether blocks are loaded and stored while others are worked on.
+    fn staged(&self, chip: &ChipSpec) -> bool {
+        let [a, b] = self.blocks();
+        let out = self.spec.results.len() as u64 * u64::from(self.out_rows());
+        let more = 512 * (self.spec.loads as u64 * u64::from(self.plan.rows) + out);
+        a.min(b) == 1 && self.steps().1 >= 4 && self.vmem() + more <= *chip.vmem_bytes
     }
 
     /// Runs `f` on every block, given where it starts along both dimensions.
@@ -121,27 +163,13 @@ impl SortKernel {
         e: &mut Emitter<'_>,
         mut f: impl FnMut(&mut Emitter<'_>, [SReg; 2]) -> Result<(), EmitError>,
     ) -> Result<(), EmitError> {
-        let [o, _, i] = self.spec.dims;
-        let sizes = match self.plan.layout {
-            Layout::Columns => [(o, 1), (i, self.plan.block)],
-            _ => [(o, self.plan.block), (1, 1)],
-        };
         let blocks = self.blocks();
-        let split = usize::from(blocks[1] > blocks[0]);
-        let trip = |l: usize| if l == split { blocks[l].div_ceil(u64::from(self.cores)) } else { blocks[l] } as u32;
-        let start = |e: &mut Emitter<'_>, l: usize, counter: SReg| -> Result<SReg, EmitError> {
-            let (extent, block) = sizes[l];
-            let r = e.affine(counter, block as i32, 0)?;
-            if l == split && self.cores > 1 {
-                add(e, r, CORE, (u64::from(trip(l)) * block) as i32)?;
-            }
-            e.si(Op::SMini, r, r, (extent - block) as i32);
-            Ok(r)
-        };
+        let (split, steps) = self.steps();
+        let trip = |l: usize| if l == split { steps } else { blocks[l] as u32 };
         e.repeat(trip(0), |e, c| {
-            let first = start(e, 0, c)?;
+            let first = self.start(e, 0, c)?;
             e.repeat(trip(1), |e, c| {
-                let second = start(e, 1, c)?;
+                let second = self.start(e, 1, c)?;
                 f(e, [first, second])?;
                 e.free(second);
                 Ok(())
@@ -152,56 +180,32 @@ impl SortKernel {
         })
     }
 
-    /// Bytes in HBM per step along both dimensions of the grid, for arrays whose sorted dimension has `n` elements.
-    fn strides(&self, n: u64) -> [i64; 2] {
-        [(4 * n * self.spec.dims[2]) as i64, 4]
-    }
-
-    fn load_blocks(&self) -> Vec<Block> {
-        self.rows_of(self.spec.dims[1])
-    }
-
-    fn store_blocks(&self) -> Vec<Block> {
-        let keep = self.spec.keep;
-        if self.plan.layout == Layout::Spread && self.plan.run.is_some() {
-            // Every lane has the result.
-            return vec![Block { row_stride: 4, cols: 1, rows: keep, ..plain() }];
+    /// Where block `counter` of level `l` of the grid starts, for the core that asks.
+    fn start(&self, e: &mut Emitter<'_>, l: usize, counter: SReg) -> Result<SReg, EmitError> {
+        let [o, _, i] = self.spec.dims;
+        let (extent, block) = match (self.plan.layout, l) {
+            (Layout::Columns, 0) => (o, 1),
+            (Layout::Columns, _) => (i, self.plan.block),
+            (_, 0) => (o, self.plan.block),
+            _ => (1, 1),
+        };
+        let (split, steps) = self.steps();
+        let r = e.affine(counter, block as i32, 0)?;
+        if l == split && self.cores > 1 {
+            add(e, r, CORE, (u64::from(steps) * block) as i32)?;
         }
-        self.rows_of(keep)
+        e.si(Op::SMini, r, r, (extent - block) as i32);
+        Ok(r)
     }
 
-    /// How `n` elements of each array of a block lie.
-    fn rows_of(&self, n: u64) -> Vec<Block> {
-        let array = self.plan.array_rows(self.spec.dims[1]);
-        let row = (4 * n) as i64;
-        match self.plan.layout {
-            Layout::Columns => {
-                let row_stride = (4 * self.spec.dims[2]) as i64;
-                vec![Block { rows: n, row_stride, cols: self.plan.block, ..plain() }]
-            }
-            Layout::Tiles => {
-                vec![Block { rows: self.plan.block, row_stride: row, cols: n, lane_tiles: array, ..plain() }]
-            }
-            Layout::Rows | Layout::Spread => {
-                let outer = match self.plan.block {
-                    1 => vec![],
-                    b => vec![DmaDim { count: b as u32, hbm_stride: row, local_stride: array as i64 }],
-                };
-                let (whole, rest) = (n / 128, n % 128);
-                let main = Block { outer: outer.clone(), rows: whole, row_stride: 512, cols: 128, ..plain() };
-                let tail = Block { outer, rows: 1, cols: rest, hbm: whole * 512, vmem: whole, ..plain() };
-                [main, tail].into_iter().filter(|b| b.rows > 0 && b.cols > 0).collect()
-            }
-        }
-    }
-
-    /// Writes the index word, and the last key to positions past the end.
-    fn number(&self, e: &mut Emitter<'_>, net: &Net<'_>, keys: bool) -> Result<(), EmitError> {
+    /// Writes the index word, and the last key to positions past the end; words come from `stage` if they are not in place yet.
+    fn number(&self, e: &mut Emitter<'_>, net: &Net<'_>, stage: Option<&[u32]>, keys: bool) -> Result<(), EmitError> {
         let spec = &self.spec;
-        if !spec.index && !keys {
+        if !spec.index && !keys && stage.is_none() {
             return Ok(());
         }
         let array = self.plan.array_rows(spec.dims[1]);
+        let object = e.object();
         let unroll = 4.min(self.plan.rows / 8);
         e.repeat(self.plan.rows / 8 / unroll, |e, c| {
             let base = e.affine(c, 8 * unroll as i32, 0)?;
@@ -210,12 +214,20 @@ impl SortKernel {
                 if spec.index {
                     e.code.store(index, net.place(spec.loads, base, 8 * u));
                 }
-                if keys {
-                    let n = e.code.imm(spec.dims[1] as i32);
-                    let real = e.code.cmp(Op::VLtI, index, n);
-                    let (key, last) = (e.code.load(net.place(0, base, 8 * u)), e.code.imm(i32::MAX));
-                    let key = e.code.sel(real, key, last);
-                    e.code.store(key, net.place(0, base, 8 * u));
+                for w in 0..spec.loads {
+                    let key = keys && w == 0;
+                    let mut v = match stage {
+                        Some(at) => e.code.load(vcode::Place { object, base, offset: at[w] as i32 + 8 * u }),
+                        None if key => e.code.load(net.place(w, base, 8 * u)),
+                        None => continue,
+                    };
+                    if key {
+                        let n = e.code.imm(spec.dims[1] as i32);
+                        let real = e.code.cmp(Op::VLtI, index, n);
+                        let last = e.code.imm(i32::MAX);
+                        v = e.code.sel(real, v, last);
+                    }
+                    e.code.store(v, net.place(w, base, 8 * u));
                 }
             }
             e.flush()?;
@@ -275,56 +287,6 @@ impl SortKernel {
         }
         Ok(())
     }
-
-    /// Turns rows of every 128th part of a word into rows of 128 neighbours.
-    fn transpose(&self, e: &mut Emitter<'_>, net: &mut Net<'_>, word: usize, out: u32) -> Result<(), EmitError> {
-        let rows = self.plan.rows;
-        let object = e.object();
-        let apart = (rows / 128) as i32;
-        let xlus = (*e.chip.xlus).max(1).min(rows / 128);
-        let unroll = 1 << xlus.ilog2();
-        e.repeat(rows / 128 / unroll, |e, c| {
-            let (from, to) = (e.affine(c, 128 * unroll as i32, 0)?, e.affine(c, unroll as i32, out as i32)?);
-            for u in 0..unroll {
-                for k in 0..16 {
-                    let v = e.code.load(net.place(word, from, (u * 128 + k * 8) as i32));
-                    e.code.xlu_push(Op::XPose, u, v, 0);
-                }
-            }
-            for k in 0..16 {
-                for u in 0..unroll {
-                    let v = e.code.xlu_pop(u);
-                    let at = super::super::vcode::Place { object, base: to, offset: u as i32 + 8 * k * apart };
-                    e.code.store_strided(v, at, apart);
-                }
-            }
-            e.flush()?;
-            e.free(from);
-            e.free(to);
-            Ok(())
-        })
-    }
-}
-
-fn plain() -> Block {
-    Block { outer: vec![], rows: 0, row_stride: 0, cols: 0, col_stride: 4, lane_tiles: 1, hbm: 0, vmem: 0 }
-}
-
-fn desc(dir: DmaDir, b: &Block, base: i64, at: u32, start: [SReg; 2], strides: [i64; 2]) -> DmaDesc {
-    let terms = start.into_iter().zip(strides).filter(|(r, _)| *r != ZERO).collect();
-    DmaDesc {
-        dir,
-        mem: OnChip::Vmem,
-        elem_bytes: 4,
-        outer: b.outer.clone(),
-        rows: b.rows as u32,
-        row_stride: b.row_stride,
-        cols: b.cols as u32,
-        col_stride: b.col_stride,
-        lane_tiles: b.lane_tiles as u32,
-        hbm: Addr { base: base + b.hbm as i64, terms },
-        local: Addr { base: i64::from(at) + b.vmem as i64, terms: vec![] },
-    }
 }
 
 impl fmt::Display for SortKernel {
@@ -334,6 +296,6 @@ impl fmt::Display for SortKernel {
         if let Some(run) = p.run {
             write!(f, ", runs of {}", 1u64 << run)?;
         }
-        write!(f, ", block {}, {} rows of VMEM, {} cores", p.block, p.rows, self.cores)
+        writeln!(f, ", block {}, {} rows of VMEM, {} cores", p.block, p.rows, self.cores)
     }
 }

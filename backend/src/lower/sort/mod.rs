@@ -5,13 +5,14 @@
 //! end of the dimension have indices from `n` on and come last.
 //!
 //! A position in the sorted dimension is a number of `p` bits, and each bit is a bit of the row of VMEM or of the lane
-//! ([`Place`]). Stage `s` of the network merges runs of `2^s` elements by comparing those whose positions differ in bit `s - 1`, then
+//! (`Place`). Stage `s` of the network merges runs of `2^s` elements by comparing those whose positions differ in bit `s - 1`, then
 //! `s - 2`, down to 0: pairs in different rows are pairs of registers, whatever the distance, since loads take rows at a stride;
-//! pairs in different lanes are met by rotations ([`network`]). Where the bits lie is the layout ([`plan`]).
+//! pairs in different lanes are met by rotations (`network`). Where the bits lie is the layout (`plan`).
 //!
 //! The `k` first of many are selected instead of sorted: runs of `k` are sorted along rows, and of two runs the lower half is kept,
 //! until one is left, then the same across lanes.
 
+mod blocks;
 mod kernel;
 mod network;
 mod order;
@@ -44,6 +45,13 @@ impl SortSpec {
     /// Words of an element, the index among them.
     pub fn words(&self) -> usize {
         self.loads + usize::from(self.index)
+    }
+
+    /// Comparisons that a sort on an ordinary computer takes: `n log2 n`.
+    pub fn comparisons(&self) -> u64 {
+        let [o, n, i] = self.dims;
+        let depth = u64::from(self.keep.min(n).next_power_of_two().trailing_zeros()).max(1);
+        o.saturating_mul(n).saturating_mul(i).saturating_mul(depth)
     }
 }
 

@@ -12,9 +12,6 @@ use super::super::vcode::{self, Code, M, Object, V};
 use super::order::{before, choose};
 use super::{Dir, Place, SortSpec};
 
-/// Vector registers that the elements of one group may take.
-const GROUP_REGISTERS: usize = 40;
-
 /// Exchange between two registers of a group.
 #[derive(Clone, Copy)]
 struct Exchange {
@@ -33,6 +30,8 @@ pub(super) struct Net<'a> {
     /// Number of real elements, if positions beyond them are compared.
     pub pads: Option<i32>,
     pub xlu: u32,
+    /// Vector registers that the elements of one group may take.
+    pub budget: usize,
 }
 
 impl Net<'_> {
@@ -50,7 +49,7 @@ impl Net<'_> {
 
     /// Bits of the row that one pass exchanges.
     fn radix(&self) -> u32 {
-        match GROUP_REGISTERS / self.words() {
+        match self.budget / self.words() {
             0..=3 => 1,
             4..=7 => 2,
             _ => 3,
@@ -117,81 +116,96 @@ impl Net<'_> {
     ) -> Result<(), EmitError> {
         let step = 1u32 << (top + 1 - g);
         let span = 2u32 << top;
-        if step >= 8 {
-            return e.repeat(rows / span, |e, block| {
-                let flag = scalar_flag(e, dir, top + 1, block)?;
-                e.repeat(step / 8, |e, part| {
-                    let base = e.affine(block, span as i32, 0)?;
-                    add(e, base, part, 8)?;
-                    let down = mask(&mut e.code, dir, None, flag);
-                    self.group(e, base, 0, step, 1, list, dir, down);
-                    e.flush()?;
-                    e.free(base);
-                    Ok(())
-                })?;
-                free(e, flag);
+        // Below eight rows, sublane `i` is the `i`-th span.
+        let whole = step >= 8;
+        let (rows_of_block, lowest, stride) = if whole { (span, top + 1, 1) } else { (8 * span, top + 4, span as i32) };
+        let (parts, apart) = if whole { (step / 8, 8) } else { (step, 1) };
+        let sublanes = if whole { None } else { Some(top + 1) };
+        let blocks = rows / rows_of_block;
+        // Several groups in one iteration hide the latency of each other.
+        let most = ((self.budget / self.words()) as u32 >> g).clamp(1, 4);
+        let most = 1 << most.ilog2();
+        let together = most.min(parts);
+        let bits = (most / together).min(1 << blocks.trailing_zeros().min(2)).ilog2();
+        e.repeat(blocks >> bits, |e, block| {
+            let flag = scalar_flag(e, dir, lowest + bits, block)?;
+            e.repeat(parts / together, |e, part| {
+                let base = e.affine(block, (rows_of_block << bits) as i32, 0)?;
+                add(e, base, part, (together * apart) as i32)?;
+                let down = mask(&mut e.code, dir, sublanes, flag);
+                let groups: Vec<(i32, bool)> = (0..1u32 << bits)
+                    .flat_map(|b| (0..together).map(move |p| (b, p)))
+                    .map(|(b, p)| {
+                        let fixed = match dir {
+                            Dir::Bit(Place::Row(r)) if (lowest..lowest + bits).contains(&r) => {
+                                b >> (r - lowest) & 1 == 1
+                            }
+                            _ => false,
+                        };
+                        ((b * rows_of_block + p * apart) as i32, fixed)
+                    })
+                    .collect();
+                self.groups(e, base, &groups, (step, stride), list, down);
+                e.flush()?;
+                e.free(base);
                 Ok(())
-            });
-        }
-        // Sublane `i` is the `i`-th span.
-        e.repeat(rows / (8 * span), |e, block| {
-            let flag = scalar_flag(e, dir, top + 4, block)?;
-            let base = e.affine(block, 8 * span as i32, 0)?;
-            let down = mask(&mut e.code, dir, Some(top + 1), flag);
-            for part in 0..step {
-                self.group(e, base, part as i32, step, span as i32, list, dir, down);
-            }
-            e.flush()?;
-            e.free(base);
+            })?;
             free(e, flag);
             Ok(())
         })
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn group(
+    /// Exchanges in groups of registers, given each group's first row and whether its direction is down.
+    fn groups(
         &mut self,
         e: &mut Emitter<'_>,
         base: SReg,
-        row: i32,
-        step: u32,
-        stride: i32,
+        groups: &[(i32, bool)],
+        (step, stride): (u32, i32),
         list: &[Exchange],
-        dir: Dir,
         down: Option<M>,
     ) {
         let count = list.iter().map(|x| x.high + 1).max().unwrap_or(0);
         let words = self.words();
-        let at = |k: usize| row + (k as u32 * step) as i32;
-        let mut regs: Vec<Vec<V>> = (0..count)
-            .map(|k| (0..words).map(|w| e.code.load_strided(self.place(w, base, at(k)), stride)).collect())
-            .collect();
-        for x in list {
-            let (a, b) = (regs[x.low].clone(), regs[x.high].clone());
-            let c = &mut e.code;
-            let swap = match (x.down, dir, down) {
-                (Some(true), ..) => before(c, self.spec, self.pads, &a, &b),
-                (None, Dir::Bit(_), Some(d)) => {
-                    let m = before(c, self.spec, self.pads, &b, &a);
-                    c.m2(Op::MXor, m, d)
-                }
-                _ => before(c, self.spec, self.pads, &b, &a),
+        let at = |row: i32, k: usize| row + (k as u32 * step) as i32;
+        let mut all: Vec<Vec<Vec<V>>> = Vec::new();
+        for &(row, _) in groups {
+            let load = |e: &mut Emitter<'_>, k: usize| -> Vec<V> {
+                (0..words).map(|w| e.code.load_strided(self.place(w, base, at(row, k)), stride)).collect()
             };
-            regs[x.low] = choose(c, swap, &b, &a);
-            regs[x.high] = choose(c, swap, &a, &b);
+            all.push((0..count).map(|k| load(e, k)).collect());
         }
-        for (k, element) in regs.iter().enumerate() {
-            for (w, &v) in element.iter().enumerate() {
-                e.code.store_strided(v, self.place(w, base, at(k)), stride);
+        for (regs, &(_, fixed)) in all.iter_mut().zip(groups) {
+            for x in list {
+                let (a, b) = (regs[x.low].clone(), regs[x.high].clone());
+                let c = &mut e.code;
+                let swap = if x.down.unwrap_or(fixed) {
+                    before(c, self.spec, self.pads, &a, &b)
+                } else {
+                    let m = before(c, self.spec, self.pads, &b, &a);
+                    match down.filter(|_| x.down.is_none()) {
+                        Some(d) => c.m2(Op::MXor, m, d),
+                        None => m,
+                    }
+                };
+                regs[x.low] = choose(c, swap, &b, &a);
+                regs[x.high] = choose(c, swap, &a, &b);
+            }
+        }
+        for (regs, &(row, _)) in all.iter().zip(groups) {
+            for (k, element) in regs.iter().enumerate() {
+                for (w, &v) in element.iter().enumerate() {
+                    e.code.store_strided(v, self.place(w, base, at(row, k)), stride);
+                }
             }
         }
     }
 
     /// Exchanges over bits of the lane, one after the other.
     fn lane_pass(&mut self, e: &mut Emitter<'_>, rows: u32, lanes: &[u32], dir: Dir) -> Result<(), EmitError> {
-        let most: u32 = match self.words() {
-            0..=4 => 8,
-            5..=8 => 4,
+        let most: u32 = match self.budget / self.words() {
+            8.. => 8,
+            4.. => 4,
             _ => 2,
         };
         let unroll = most.min(1 << (rows / 8).trailing_zeros());

@@ -128,7 +128,7 @@ fn cycles(plan: &Plan, spec: &SortSpec, r: &Rates) -> u64 {
             total
         }
     };
-    blocks * (one + 500)
+    blocks.saturating_mul(one.saturating_add(500))
 }
 
 /// Plans that fit `vmem` bytes, best first.
@@ -202,7 +202,7 @@ pub fn prefers_columns(batch: u64, n: u64, keep: u64, loads: u64, results: u64) 
         all(s).into_iter().filter(fits).map(|p| cycles(&p, s, &r)).min().unwrap_or(u64::MAX)
     };
     // Each transpose is a kernel that reads and writes what it moves.
-    let moved = 4 * batch * (n * loads + keep * results) * 2;
+    let moved = batch.saturating_mul(n * loads + keep * results).saturating_mul(8);
     let transposes = (loads + results) * 2500 + moved / 400;
     batch >= 32 && best(&spec([1, n, batch])).saturating_add(transposes) < best(&spec([batch, n, 1]))
 }

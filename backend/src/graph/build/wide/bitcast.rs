@@ -84,7 +84,7 @@ impl Builder<'_> {
             return Err(self.wide_error(op, &[x], "of complex numbers"));
         }
         let words = match x {
-            Value::Pair(t, p) => self.to_words(t, p, name, site),
+            Value::Pair(t, p) => self.words_of(t, p, name, site),
             Value::One(x) => {
                 let dims = [&t.dims[..], &[2]].concat();
                 // Narrower types are put together to words first, their count being split off.
@@ -101,7 +101,7 @@ impl Builder<'_> {
             }
         };
         if part_of(t.dtype).is_some() {
-            return Ok(Value::Pair(t.dtype, self.from_words(t.dtype, words, name, site)));
+            return Ok(Value::Pair(t.dtype, self.of_words(t.dtype, words, name, site)));
         }
         let whole = self.zip(words, name, site);
         let mut dims = self.node(whole).dims.clone();

@@ -15,7 +15,6 @@ mod fft;
 mod float;
 mod integer;
 mod reduce;
-mod regions;
 
 use tpusim_isa::num::DType;
 
@@ -139,7 +138,7 @@ impl Builder<'_> {
         let id = self.push(NodeOp::Param(index), vec![], &whole, "parameter", site.clone());
         self.graph.params.push(id);
         let words = self.unzip(id, &site);
-        Value::Pair(t.dtype, self.from_words(t.dtype, words, "parameter", &site))
+        Value::Pair(t.dtype, self.of_words(t.dtype, words, "parameter", &site))
     }
 
     /// Both columns of an array whose last dimension is two.
@@ -164,7 +163,7 @@ impl Builder<'_> {
         self.push(NodeOp::Concat(dims.len()), columns.to_vec(), &t, name, site.clone())
     }
 
-    fn from_words(&mut self, t: DType, words: Parts, name: &'static str, site: &(String, String)) -> Parts {
+    fn of_words(&mut self, t: DType, words: Parts, name: &'static str, site: &(String, String)) -> Parts {
         if t != DType::F64 {
             return words;
         }
@@ -173,7 +172,7 @@ impl Builder<'_> {
         wide_of(&mut c, WideOp::FromBits, &words, DType::F32)
     }
 
-    fn to_words(&mut self, t: DType, parts: Parts, name: &'static str, site: &(String, String)) -> Parts {
+    fn words_of(&mut self, t: DType, parts: Parts, name: &'static str, site: &(String, String)) -> Parts {
         if t != DType::F64 {
             return parts;
         }
@@ -189,7 +188,7 @@ impl Builder<'_> {
             Value::Pair(t, parts) => {
                 let n = self.node(parts[0]);
                 let site = (n.source.clone(), n.location.clone());
-                let words = self.to_words(t, parts, "concatenate", &site);
+                let words = self.words_of(t, parts, "concatenate", &site);
                 self.zip(words, "concatenate", &site)
             }
         }
@@ -207,9 +206,6 @@ impl Builder<'_> {
             op.results.iter().map(|&r| self.tensor(f, r, op.opcode.name(), op.loc)).collect::<Result<_, _>>()?;
         if let (Opcode::Reduce, [a, b]) = (op.opcode, &types[..]) {
             return self.wide_reduce_with_index(op, args, [a, b], &site);
-        }
-        if op.opcode == Opcode::Sort {
-            return self.wide_sort(f, op, args, &types, &site);
         }
         let [t] = &types[..] else {
             return Err(self.wide_error(op, args, "with several results"));

@@ -65,7 +65,7 @@ impl Builder<'_> {
         let scalar = Shape { dims: vec![], dtype: part };
         let neutral = bits.map(|v| self.constant(v.to_le_bytes().to_vec().into(), &scalar, name, site.clone()));
         let y = self.windows_of(op, how, x, Value::Pair(dtype, neutral), init, t, name, site)?;
-        if start == neutral {
+        if start == neutral || self.node(parts[0]).elements() == 0 {
             return Ok(y);
         }
         Ok(self.join(how, y, init, name, site))
