@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use partition_common::{collectives, run_partitioned};
 use tpusim_backend::eval::{Tensor, eval_module};
 use tpusim_backend::hlo::{
-    Attr, AttrList, ConvDims, DotDims, FuncBuilder, ModuleBuilder, Opcode, ReduceKind, ScatterDims, TensorType, Type,
-    ValueId,
+    Attr, AttrList, ConvDims, DotDims, FuncBuilder, GatherDims, ModuleBuilder, Opcode, ReduceKind, ScatterDims,
+    TensorType, Type, ValueId,
 };
 use tpusim_backend::partition::{partition, partition_shuffled};
 use tpusim_isa::num::DType;
@@ -81,7 +81,7 @@ fn step(f: &mut FuncBuilder<'_>, r: &mut Rng, pool: &[ValueId], axes: &[(&str, i
         return Some(f.broadcast_along(x, &[], &[n, 4]));
     }
     let d = r.below(rank);
-    Some(match r.below(22) {
+    Some(match r.below(30) {
         0 | 1 => {
             let y = like(f, r, &dims);
             let op = r.pick(&[Opcode::Add, Opcode::Subtract, Opcode::Maximum]);
@@ -271,6 +271,142 @@ fn step(f: &mut FuncBuilder<'_>, r: &mut Rng, pool: &[ValueId], axes: &[(&str, i
                 },
             );
             f.add(out[1], out[2])
+        }
+        21 => f.op(
+            Opcode::Reverse,
+            &[x],
+            &[("dimensions", Attr::Ints(vec![d as i64]))],
+            &[TensorType::new(dims, DType::F32)],
+        )[0],
+        22 => {
+            let scalar = TensorType::new([], DType::F32);
+            let body = f.region(&[scalar.clone(), scalar], |f, a| vec![f.compare("LT", a[0], a[1])]);
+            let attrs = [("dimension", i64s(d as i64)), ("is_stable", Attr::Bool(true))];
+            f.op_with_regions(Opcode::Sort, &[x], &attrs, vec![body], &[TensorType::new(dims, DType::F32)])[0]
+        }
+        23 => {
+            let two = f.scalar(DType::F32, 2.0);
+            let (mut low, mut high) = (vec![0; rank], vec![0; rank]);
+            (low[d], high[d]) = (1, r.below(2) as i64);
+            let ty = TensorType::new((0..rank).map(|i| dims[i] + low[i] + high[i]).collect::<Vec<_>>(), DType::F32);
+            let attrs = [
+                ("edge_padding_low", Attr::Ints(low)),
+                ("edge_padding_high", Attr::Ints(high)),
+                ("interior_padding", Attr::Ints(vec![0; rank])),
+            ];
+            f.op(Opcode::Pad, &[x, two], &attrs, &[ty])[0]
+        }
+        24 => {
+            // A reduction from a value that is not neutral.
+            let over: Vec<i64> = (0..rank as i64).filter(|_| r.below(2) == 0).collect();
+            let all: Vec<i64> = (0..rank as i64).collect();
+            let init = f.reduce(ReduceKind::Max, x, &all);
+            let scalar = TensorType::new([], DType::F32);
+            let op = r.pick(&[Opcode::Add, Opcode::Minimum]);
+            let body = f.region(&[scalar.clone(), scalar], |f, a| vec![f.binary(op, a[0], a[1])]);
+            let kept = (0..rank).filter(|&i| !over.contains(&(i as i64))).map(|i| dims[i]).collect::<Vec<_>>();
+            let ty = TensorType::new(kept, DType::F32);
+            let v =
+                f.op_with_regions(Opcode::Reduce, &[x, init], &[("dimensions", Attr::Ints(over))], vec![body], &[ty])
+                    [0];
+            small(f, v)
+        }
+        25 => {
+            // One of two branches, by a value.
+            let y = like(f, r, &dims);
+            let all: Vec<i64> = (0..rank as i64).collect();
+            let most = f.reduce(ReduceKind::Max, y, &all);
+            let which = f.convert(most, DType::I32);
+            let cut = sharding(r, axes, &dims);
+            let branches = vec![
+                f.region(&[], |f, _| vec![f.add(x, y)]),
+                f.region(&[], |f, _| {
+                    let v = f.sharding_constraint(y, &cut);
+                    vec![f.binary(Opcode::Maximum, v, x)]
+                }),
+            ];
+            let v = f.op_with_regions(Opcode::Case, &[which], &[], branches, &[TensorType::new(dims, DType::F32)])[0];
+            small(f, v)
+        }
+        26 | 27 => {
+            // Single elements at pairs of indices, read and added to.
+            if rank < 2 || rank > 3 {
+                return None;
+            }
+            let y = r.pick(pool);
+            let n = f.dims(y).iter().product::<i64>() / 2;
+            if f.dims(y).iter().product::<i64>() % 2 != 0 || n > 300 {
+                return None;
+            }
+            let pairs = f.op(Opcode::Reshape, &[y], &[], &[TensorType::new([n, 2], DType::F32)])[0];
+            let pairs = f.convert(pairs, DType::I32);
+            let pairs = f.binary_scalar(Opcode::Add, pairs, 2.0);
+            let (p, q) = (r.below(rank), r.below(rank));
+            if p == q {
+                return None;
+            }
+            let window: Vec<i64> = (0..rank as i64).filter(|&i| i != p as i64 && i != q as i64).collect();
+            let mut shape = vec![n];
+            shape.extend(window.iter().map(|&w| dims[w as usize]));
+            let offsets: Vec<i64> = (1..shape.len() as i64).collect();
+            let mut inserted = vec![p as i64, q as i64];
+            let map = inserted.clone();
+            inserted.sort_unstable();
+            let sizes = (0..rank).map(|i| if i == p || i == q { 1 } else { dims[i] }).collect();
+            let gather = GatherDims {
+                offset_dims: offsets.clone(),
+                collapsed_slice_dims: inserted.clone(),
+                start_index_map: map.clone(),
+                index_vector_dim: 1,
+                ..GatherDims::default()
+            };
+            let attrs = [("dimension_numbers", Attr::Gather(Box::new(gather))), ("slice_sizes", Attr::Ints(sizes))];
+            let read = f.op(Opcode::Gather, &[x, pairs], &attrs, &[TensorType::new(shape, DType::F32)])[0];
+            let scatter = ScatterDims {
+                update_window_dims: offsets,
+                inserted_window_dims: inserted,
+                scatter_dims_to_operand_dims: map,
+                index_vector_dim: 1,
+                ..ScatterDims::default()
+            };
+            let scalar = TensorType::new([], DType::F32);
+            let body = f.region(&[scalar.clone(), scalar], |f, a| vec![f.add(a[0], a[1])]);
+            let attrs = [("scatter_dimension_numbers", Attr::Scatter(Box::new(scatter)))];
+            let ty = TensorType::new(dims, DType::F32);
+            let v = f.op_with_regions(Opcode::Scatter, &[x, pairs, read], &attrs, vec![body], &[ty])[0];
+            small(f, v)
+        }
+        28 => {
+            // One element of each row, and back.
+            if rank != 2 {
+                return None;
+            }
+            let at = f.iota(TensorType::new([dims[0], 3, 1], DType::I32), r.below(2) as i64);
+            let gather = GatherDims {
+                collapsed_slice_dims: vec![1],
+                operand_batching_dims: vec![0],
+                start_indices_batching_dims: vec![0],
+                start_index_map: vec![1],
+                index_vector_dim: 2,
+                ..GatherDims::default()
+            };
+            let attrs =
+                [("dimension_numbers", Attr::Gather(Box::new(gather))), ("slice_sizes", Attr::Ints(vec![1, 1]))];
+            let read = f.op(Opcode::Gather, &[x, at], &attrs, &[TensorType::new([dims[0], 3], DType::F32)])[0];
+            let scatter = ScatterDims {
+                inserted_window_dims: vec![1],
+                input_batching_dims: vec![0],
+                scatter_indices_batching_dims: vec![0],
+                scatter_dims_to_operand_dims: vec![1],
+                index_vector_dim: 2,
+                ..ScatterDims::default()
+            };
+            let scalar = TensorType::new([], DType::F32);
+            let body = f.region(&[scalar.clone(), scalar], |f, a| vec![f.add(a[0], a[1])]);
+            let attrs = [("scatter_dimension_numbers", Attr::Scatter(Box::new(scatter)))];
+            let ty = TensorType::new(dims, DType::F32);
+            let v = f.op_with_regions(Opcode::Scatter, &[x, at, read], &attrs, vec![body], &[ty])[0];
+            small(f, v)
         }
         20 => {
             if rank != 3 {

@@ -296,7 +296,8 @@ impl Propagation<'_> {
             return;
         }
         let mut order: Vec<usize> = (0..wanted.len()).filter(|&f| !wanted[f].0.is_empty()).collect();
-        order.sort_by_key(|&f| (std::cmp::Reverse(wanted[f].1), f));
+        // Where one axis is wanted twice: for what cuts most, then for the leading dimension, which is mostly the batch.
+        order.sort_by_key(|&f| (std::cmp::Reverse(mesh.count(&wanted[f].0)), f));
         let mut changed = Vec::new();
         for f in order {
             for (v, dims) in link.values.iter().zip(&rule.tensors) {

@@ -453,6 +453,15 @@ impl Rewrite<'_> {
             all.push((n, a));
         }
         all.retain(|(n, _)| *n != "sdy.sharding" && *n != "mhlo.sharding");
+        if let (Some(Attr::Groups(ReplicaGroups::MeshAxes(_, axes))), None) =
+            (op.attrs.get("replica_groups"), op.attrs.get("mesh_axes"))
+        {
+            let names = axes.iter().filter_map(|a| match a {
+                Attr::Opaque(t) => crate::eval::mesh::names(t).into_iter().next(),
+                _ => None,
+            });
+            all.push(("mesh_axes", Attr::Str(names.collect::<Vec<_>>().join(","))));
+        }
         self.e.loc = op.loc;
         Ok(self.e.push(op.opcode, operands, all, regions, types))
     }
