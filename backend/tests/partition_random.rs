@@ -330,7 +330,7 @@ fn step(f: &mut FuncBuilder<'_>, r: &mut Rng, pool: &[ValueId], axes: &[(&str, i
         }
         26 | 27 => {
             // Single elements at pairs of indices, read and added to.
-            if rank < 2 || rank > 3 {
+            if !(2..=3).contains(&rank) {
                 return None;
             }
             let y = r.pick(pool);
