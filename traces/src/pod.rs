@@ -223,7 +223,13 @@ impl PodReport {
                 percent(self.hbm_peak_bytes as f64 / self.hbm_capacity_bytes.max(1) as f64)
             ),
         );
-        line("simulated", format!("{} of {} devices, the others behave the same", self.simulated, self.devices));
+        line(
+            "simulated",
+            match self.simulated {
+                n if n as u32 == self.devices => format!("all {n} devices"),
+                n => format!("{n} of {} devices, the others behave the same", self.devices),
+            },
+        );
         if !self.links.is_empty() {
             let list: Vec<String> = self
                 .links
