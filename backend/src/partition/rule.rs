@@ -186,10 +186,18 @@ pub(super) fn rule(func: &Func, op: &Op) -> Rule {
             for d in (0..x.rank()).filter(|&d| x.dims[d] == y.dims[d] && !padded(d)) {
                 r.link(&types, Kind::Pass, &[(0, d), (all - 1, d)]);
             }
+            if op.opcode == DynamicSlice {
+                for d in (0..x.rank()).filter(|&d| y.dims[d] == 1) {
+                    r.link(&types, Kind::Indexed, &[(0, d)]);
+                }
+            }
         }
         DynamicUpdateSlice => {
             for d in (0..types[0].rank()).filter(|&d| types[0].dims[d] == types[1].dims[d]) {
                 r.link(&types, Kind::Pass, &[(0, d), (1, d), (all - 1, d)]);
+            }
+            for d in (0..types[0].rank()).filter(|&d| types[1].dims[d] == 1) {
+                r.link(&types, Kind::Indexed, &[(0, d), (all - 1, d)]);
             }
         }
         Reduce => reduce(&mut r, &types, func, op),

@@ -105,8 +105,24 @@ pub(super) fn emit(
             r.copy(op, choice, &operands, vec![("start_indices", ints(start)), ("limit_indices", ints(limit))])
         }
         Opcode::DynamicSlice => {
-            let sizes = local(r, 0);
-            r.copy(op, choice, &operands, vec![("slice_sizes", ints(sizes))])
+            let (sizes, mut operands) = (local(r, 0), operands);
+            let inside = part_index(r, op, rule, choice, &mut operands, 1);
+            let v = r.copy(op, choice, &operands, vec![("slice_sizes", ints(sizes))])?;
+            let Some(inside) = inside else { return Ok(v) };
+            let zero = r.e.splat(r.e.ty(v[0]), 0.0);
+            Ok(vec![r.e.select(inside, v[0], zero)])
+        }
+        Opcode::DynamicUpdateSlice => {
+            let mut operands = operands;
+            if let Some(inside) = part_index(r, op, rule, choice, &mut operands, 2) {
+                // Elsewhere what is there is written again.
+                let ty = r.e.ty(operands[1]);
+                let sizes = vec![("slice_sizes", ints(ty.dims.clone()))];
+                let from = [&operands[..1], &operands[2..]].concat();
+                let old = r.e.one(Opcode::DynamicSlice, &from, sizes, ty);
+                operands[1] = r.e.select(inside, operands[1], old);
+            }
+            r.copy(op, choice, &operands, Vec::new())
         }
         Opcode::GetDimensionSize => {
             let d = op.attrs.int("dimension").and_then(|d| usize::try_from(d).ok()).unwrap_or(0);
@@ -125,6 +141,40 @@ pub(super) fn emit(
         Opcode::SdyReshard | Opcode::SdyShardingConstraint => Ok(operands),
         _ => r.copy(op, choice, &operands, Vec::new()),
     }
+}
+
+/// Makes the start indices, operands from `first` on, those of this device's part; whether the element is in it, where it may not be.
+fn part_index(
+    r: &mut Rewrite<'_>,
+    op: &Op,
+    rule: &Rule,
+    choice: &Choice,
+    operands: &mut [ValueId],
+    first: usize,
+) -> Option<ValueId> {
+    let (whole, part) = (r.global(op.operands[0]).dims, r.e.ty(operands[0]).dims);
+    let mut inside: Option<ValueId> = None;
+    for d in 0..whole.len() {
+        let axes = cut_by(rule, choice, 0, d, Kind::Indexed);
+        if axes.is_empty() {
+            continue;
+        }
+        let ty = r.e.ty(operands[first + d]);
+        // The whole op clamps to the whole dimension.
+        let zero = r.e.splat(ty.clone(), 0.0);
+        let last = r.e.splat(ty.clone(), (whole[d] - 1) as f64);
+        let clamped = r.e.one(Opcode::Clamp, &[zero, operands[first + d], last], Vec::new(), ty.clone());
+        let start = r.e.offset(&axes, part[d]);
+        let start = r.e.convert(start, ty.dtype);
+        let index = r.e.binary(Opcode::Subtract, clamped, start);
+        let size = r.e.splat(ty, part[d] as f64);
+        let low = r.e.compare("GE", index, zero);
+        let high = r.e.compare("LT", index, size);
+        let ok = r.e.binary(Opcode::And, low, high);
+        inside = Some(inside.map_or(ok, |other| r.e.binary(Opcode::And, other, ok)));
+        operands[first + d] = index;
+    }
+    inside
 }
 
 /// Whether the initial value of a sum must be added once, not once per device.
