@@ -28,6 +28,8 @@ pub(crate) struct Generator<'c> {
     names: BTreeMap<String, u32>,
     /// Regions around the code at hand.
     depth: u32,
+    /// Transfers that have not been waited for.
+    open: Vec<transfer::Open>,
 }
 
 /// Where the steps of one graph find their arrays.
@@ -49,7 +51,7 @@ impl Scope<'_> {
 
 impl<'c> Generator<'c> {
     pub fn new(chip: &'c ChipSpec, program: Program) -> Self {
-        Generator { chip, program, kernels: Vec::new(), names: BTreeMap::new(), depth: 0 }
+        Generator { chip, program, kernels: Vec::new(), names: BTreeMap::new(), depth: 0, open: Vec::new() }
     }
 
     /// The program, its body still empty, and one kernel for each of its operations.
@@ -71,14 +73,19 @@ impl<'c> Generator<'c> {
     /// [`CompileError`].
     pub fn program(&mut self, scope: &Scope<'_>, steps: &[Step]) -> Result<(Vec<Code>, Vec<Range<u32>>), CompileError> {
         let (mut body, mut ops) = (Vec::new(), Vec::new());
+        // Those of the code around are none of its business.
+        let outside = std::mem::take(&mut self.open);
         for s in steps {
             let first = self.program.ops.len() as u32;
+            self.wait_for(scope, Some(s), &mut body);
             match s {
                 Step::Kernel(f) => self.fusion(scope, f, &mut body)?,
                 Step::Special(s) => self.special(scope, s, &mut body)?,
             }
             ops.push(first..self.program.ops.len() as u32);
         }
+        self.wait_for(scope, None, &mut body);
+        self.open = outside;
         Ok((body, ops))
     }
 

@@ -233,7 +233,7 @@ fn steps(mut p: Planner<'_>, wanted: &[NodeId]) -> Plan {
         }
     }
     steps.reverse();
-    Plan { steps }
+    Plan { steps: super::overlap::hoist(g, steps) }
 }
 
 fn costs(g: &Graph) -> Vec<u32> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tpusim_isa::program::{Buffer, BufferKind};
 
 use super::fuse::{Plan, Step};
+use super::overlap::ends;
 use crate::graph::{Graph, NodeId, NodeOp};
 
 /// Arrays start at multiples of this.
@@ -86,6 +87,12 @@ fn lives(g: &Graph, plan: &Plan, wanted: &[NodeId]) -> Lives {
             }
         }
     }
+    // A transfer reads until it has been waited for.
+    for (i, end) in ends(g, plan) {
+        for r in plan.steps[i].reads(g) {
+            last[r.ix()] = last[r.ix()].max(end as u32 - 1);
+        }
+    }
     for o in wanted {
         last[o.ix()] = plan.steps.len() as u32;
     }
@@ -147,11 +154,13 @@ fn temporaries(g: &Graph, plan: &Plan, l: &Lives, temporary: &dyn Fn(usize) -> b
             all.push((NodeId(n as u32), false, Item { bytes: g.nodes[n].bytes(), live: (from, l.last[n]) }));
         }
     }
+    let ends = ends(g, plan);
     for (i, s) in plan.steps.iter().enumerate() {
         if let Step::Special(s) = s
             && s.scratch() > 0
         {
-            all.push((s.node, true, Item { bytes: s.scratch(), live: (i as u32, i as u32) }));
+            let end = ends.get(&i).map_or(i, |end| end - 1);
+            all.push((s.node, true, Item { bytes: s.scratch(), live: (i as u32, end as u32) }));
         }
     }
     all.sort_by_key(|(n, scratch, item)| (item.live.0, *n, *scratch));

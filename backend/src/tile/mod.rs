@@ -17,6 +17,7 @@ pub mod dims;
 pub mod fuse;
 pub mod kernel;
 pub mod memory;
+pub mod overlap;
 pub mod product;
 pub mod region;
 pub mod view;

@@ -22,7 +22,7 @@ use super::{Generator, Scope};
 use crate::compile::CompileError;
 use crate::graph::{Collective, Exchange, Graph, Node, NodeId};
 use crate::lower::math::Combine;
-use crate::tile::fuse::SpecialStep;
+use crate::tile::fuse::{SpecialStep, Step};
 
 use code::Control;
 
@@ -76,6 +76,14 @@ pub(crate) fn work(g: &Graph, node: NodeId, c: &Collective) -> u64 {
     }
 }
 
+/// A transfer that has not been waited for.
+pub(crate) struct Open {
+    transfer: u32,
+    result: NodeId,
+    /// Operand, result and scratch memory, as first bytes and ends.
+    used: [(u64, u64); 3],
+}
+
 /// The operand and the result of a collective.
 struct Ends<'n> {
     x: &'n Node,
@@ -86,6 +94,32 @@ struct Ends<'n> {
 }
 
 impl Generator<'_> {
+    /// Waits for the transfers that have to be over before `step`, or for all.
+    pub(super) fn wait_for(&mut self, scope: &Scope<'_>, step: Option<&Step>, body: &mut Vec<Code>) {
+        let (mut reads, mut spans, mut all) = (Vec::new(), Vec::new(), true);
+        if let Some(s) = step {
+            reads = s.reads(scope.g);
+            let written = |w: NodeId| (scope.base(w) as u64, scope.base(w) as u64 + scope.g.node(w).bytes());
+            spans = s.writes().into_iter().map(written).collect();
+            all = false;
+            if let Step::Special(s) = s {
+                let at = scope.scratch.get(&s.node).copied().unwrap_or(0);
+                spans.push((at, at + s.scratch()));
+                // What happens inside is not looked into.
+                all = !s.regions.is_empty();
+            }
+        }
+        let open = std::mem::take(&mut self.open);
+        for o in open {
+            let meets = |a: &(u64, u64)| spans.iter().any(|b| a.0 < b.1 && b.0 < a.1);
+            if all || reads.contains(&o.result) || o.used.iter().any(meets) {
+                body.push(Code::Done { transfer: o.transfer });
+            } else {
+                self.open.push(o);
+            }
+        }
+    }
+
     /// Index of equal groups in the program.
     fn groups(&mut self, members: &[Vec<u32>]) -> u32 {
         let all = &mut self.program.groups;
@@ -156,7 +190,10 @@ impl Generator<'_> {
         let (code, flags) = made?;
         self.program.transfers[transfer as usize].flags = flags;
         body.push(Code::Start { transfer, body: code });
-        body.push(Code::Done { transfer });
+        let span = |at: i64, bytes: u64| (at as u64, at as u64 + bytes);
+        let used =
+            [span(ends.from, x.bytes()), span(ends.to, scope.g.node(*result).bytes()), span(ends.work, s.scratch())];
+        self.open.push(Open { transfer, result: *result, used });
         Ok(())
     }
 
