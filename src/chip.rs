@@ -21,6 +21,11 @@ impl ChipArgs {
     pub fn load(&self) -> Result<ChipSpec, Failure> {
         load(&self.chip, &self.set)
     }
+
+    /// As [`ChipArgs::load`], unless something else names the chip.
+    pub fn load_for(&self, name: Option<&str>) -> Result<ChipSpec, Failure> {
+        load(name.unwrap_or(&self.chip), &self.set)
+    }
 }
 
 /// The chip `name` with `overrides`.

@@ -8,6 +8,7 @@ mod files;
 mod inputs;
 mod out;
 mod plan;
+mod pod;
 mod program;
 mod progress;
 mod run;

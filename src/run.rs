@@ -94,7 +94,7 @@ pub struct ReportArgs {
     pub output_dir: Option<PathBuf>,
     /// Write the report as JSON; `-` prints it instead of the text
     #[arg(long, value_name = "FILE", help_heading = "Reports")]
-    json: Option<PathBuf>,
+    pub json: Option<PathBuf>,
     /// Write a trace for ui.perfetto.dev
     #[arg(long, value_name = "FILE", help_heading = "Reports")]
     trace: Option<PathBuf>,
@@ -109,7 +109,7 @@ pub struct ReportArgs {
     csv: Option<PathBuf>,
     /// Operations to list in the text
     #[arg(long, value_name = "N", default_value_t = 15, help_heading = "Reports")]
-    top: usize,
+    pub top: usize,
 }
 
 impl EngineArgs {
@@ -179,6 +179,20 @@ impl ReportArgs {
             }
         }
         Ok(())
+    }
+
+    /// Refuses what is made from a core's profile, which a pod has none of.
+    pub fn pods(&self) -> Result<(), Failure> {
+        let given = [
+            ("--trace", self.trace.is_some()),
+            ("--plot", self.plot.is_some()),
+            ("--roofline", self.roofline.is_some()),
+            ("--csv", self.csv.is_some()),
+        ];
+        match given.into_iter().find(|g| g.1) {
+            Some((flag, _)) => Err(Failure::usage(format!("{flag}: not made of a run on a pod; use --json"))),
+            None => Ok(()),
+        }
     }
 
     /// Writes and prints everything asked for. `notes` are lines for people, after the report.

@@ -133,10 +133,10 @@ fn step(f: &mut FuncBuilder<'_>, r: &mut Rng, pool: &[ValueId], axes: &[(&str, i
             let y = r.pick(pool);
             let to = f.dims(y);
             let mut dot = DotDims::default();
-            for a in 0..rank {
+            for (a, size) in dims.iter().enumerate() {
                 let free =
                     |b: &usize| !dot.rhs_batch.contains(&(*b as i64)) && !dot.rhs_contract.contains(&(*b as i64));
-                let Some(b) = (0..to.len()).find(|b| to[*b] == dims[a] && free(b)) else { continue };
+                let Some(b) = (0..to.len()).find(|b| to[*b] == *size && free(b)) else { continue };
                 match r.below(3) {
                     0 => {
                         dot.lhs_batch.push(a as i64);
@@ -330,7 +330,7 @@ fn step(f: &mut FuncBuilder<'_>, r: &mut Rng, pool: &[ValueId], axes: &[(&str, i
         }
         26 | 27 => {
             // Single elements at pairs of indices, read and added to.
-            if rank < 2 || rank > 3 {
+            if !(2..=3).contains(&rank) {
                 return None;
             }
             let y = r.pick(pool);

@@ -3,7 +3,8 @@
 //! A [`Driver`] stands for the devices of one kind: it compiles a verified module to an [`Executable`], which takes whole arrays and
 //! gives whole arrays back. Both traits block and are object-safe, so that a command does not care what it runs on.
 //!
-//! - [`SimDriver`]: our own compiler and the simulator.
+//! - [`SimDriver`]: our own compiler and the simulator;
+//! - [`PodExecutable`]: the same for all devices of a pod, which one program is cut over.
 //!
 //! Arrays cross the interface as bytes: dense, row-major, little-endian, [`DType::bytes`](tpusim_isa::num::DType::bytes) an element.
 //!
@@ -26,6 +27,8 @@
 //! ```
 #![deny(missing_docs)]
 
+mod layout;
+mod pod;
 mod sim;
 
 use tpusim_backend::compile::CompileError;
@@ -35,6 +38,8 @@ use tpusim_isa::program::Program;
 use tpusim_sim::Fault;
 use tpusim_sim::profile::Profile;
 
+pub use layout::assign;
+pub use pod::{PodExecutable, PodExecution};
 pub use sim::{Mode, SimDriver, SimExecutable};
 
 /// A device that programs run on.
@@ -113,6 +118,21 @@ pub enum DriverError {
         first: Box<CheckError>,
         /// Number of errors.
         count: usize,
+    },
+    /// The program cannot be cut over devices.
+    #[error("{0}")]
+    Partition(String),
+    /// Mesh and slice differ in size.
+    #[error("the mesh {mesh} has {wanted} devices, the slice {slice} has {has}; choose a slice with as many devices")]
+    Mesh {
+        /// Axes.
+        mesh: String,
+        /// Its devices.
+        wanted: u64,
+        /// Shape of the slice.
+        slice: String,
+        /// Devices of the slice.
+        has: u64,
     },
     /// Wrong number of inputs.
     #[error("the program takes {expected} inputs, {found} were given")]

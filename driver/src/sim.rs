@@ -88,7 +88,7 @@ impl SimDriver {
     }
 }
 
-fn validate(program: &Program, chip: &ChipSpec) -> Result<(), DriverError> {
+pub(crate) fn validate(program: &Program, chip: &ChipSpec) -> Result<(), DriverError> {
     let errors = check(program, chip);
     let count = errors.len();
     match errors.into_iter().next() {
@@ -97,10 +97,10 @@ fn validate(program: &Program, chip: &ChipSpec) -> Result<(), DriverError> {
     }
 }
 
-type Signature = (Vec<TensorType>, Vec<TensorType>);
+pub(crate) type Signature = (Vec<TensorType>, Vec<TensorType>);
 
 /// Types of the entry function's parameters and results.
-fn signature(module: &Verified<Module>) -> Result<Signature, DriverError> {
+pub(crate) fn signature(module: &Verified<Module>) -> Result<Signature, DriverError> {
     let main = match (module.func("main"), module.funcs.as_slice()) {
         (Some(f), _) | (None, [f]) => f,
         _ => return Err(DriverError::NoMain),

@@ -1,7 +1,8 @@
 //! The small programs of `tests/programs`, each a case that once went wrong, on every chip.
 //!
 //! Inputs are whole numbers from -3 to 3, so that sums are exact. Oracle: the reference evaluator, to the bit; a first line
-//! `// within R` allows errors of R times the largest magnitude, and `// refused: TEXT` wants a compile error with that text.
+//! `// within R` allows errors of R times the largest magnitude, `// refused: TEXT` wants a compile error with that text, and
+//! `// VMEM N` gives the chips only N bytes of it, which makes kernels of many blocks.
 
 mod common;
 
@@ -10,6 +11,7 @@ use std::path::Path;
 use tpusim_backend::eval::Tensor;
 use tpusim_backend::front::parse_program;
 use tpusim_backend::hlo::{TensorType, verify};
+use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::{DType, DTypeKind};
 
 fn input(index: usize, dims: &[i64], dtype: DType) -> Tensor {
@@ -34,6 +36,11 @@ fn check(path: &Path) {
     let first = text.lines().next().unwrap_or("");
     let refused = first.strip_prefix("// refused: ");
     let within = first.strip_prefix("// within ").map_or(0.0, |r| r.parse().unwrap_or_else(|e| panic!("{name}: {e}")));
+    let vmem = first
+        .strip_prefix("// VMEM ")
+        .map(|n| ["vmem_bytes", "scoped_vmem_bytes"].map(|k| (k.to_owned(), n.to_owned())));
+    let set = vmem.map(Vec::from).unwrap_or_default();
+    let chip = |name| ChipSpec::load_with(name, &set).unwrap_or_else(|e| panic!("{name}: {e}"));
     let module = parse_program(text.as_bytes(), &name).unwrap_or_else(|e| panic!("{name}: {e}"));
     let module = verify(module).unwrap_or_else(|e| panic!("{name}: {e:?}"));
     let main = module.func("main").unwrap_or_else(|| panic!("{name} has no main"));
@@ -41,7 +48,7 @@ fn check(path: &Path) {
     let inputs: Vec<Tensor> = types.enumerate().map(|(i, t)| input(i, &t.dims, t.dtype)).collect();
     let want = if refused.is_some() { Vec::new() } else { common::reference(&module, &inputs) };
     let bytes: Vec<Vec<u8>> = inputs.iter().map(|t| t.bytes().to_vec()).collect();
-    for chip in common::CHIPS.map(common::chip) {
+    for chip in common::CHIPS.map(chip) {
         let program = match (common::compiled(&module, &chip), refused) {
             (Ok(p), None) => p,
             (Err(e), Some(text)) if e.contains(text) => continue,

@@ -8,6 +8,7 @@ use crate::compare::against_reference;
 use crate::failure::Failure;
 use crate::inputs::InputArgs;
 use crate::out::note;
+use crate::pod::PodArgs;
 use crate::program::ProgramArgs;
 use crate::progress::Progress;
 use crate::run::{EngineArgs, ModeArg, ReportArgs};
@@ -24,6 +25,8 @@ Examples:
   tpusim run model.mlir --input x.npy --input w.npy --output-dir out --json report.json
   tpusim run softmax rows=100 cols=1000 --check
   tpusim run mlp --trace run.pftrace --plot util.svg --roofline roof.svg --csv ops.csv
+  tpusim run step.mlir --topology v5p:8x8x8 --mode time
+  tpusim run step.mlir --chip v5e --chips 8 --check --fail link:0:x+
   tpusim run generate.mlir --mode time --trip-count 20 --trip-count while.1=128 --branch case.2=0
   tpusim run attention --chip v4 --set tensorcores_per_device=1 --set hbm.bps_chip=2.4e12")]
 pub struct Run {
@@ -37,6 +40,8 @@ pub struct Run {
     engine: EngineArgs,
     #[command(flatten)]
     report: ReportArgs,
+    #[command(flatten)]
+    pod: PodArgs,
     /// Compare the outputs with the reference evaluator (slow for large programs); exit code 1 if they differ
     #[arg(long, help_heading = "Engine")]
     check: bool,
@@ -45,15 +50,20 @@ pub struct Run {
 impl Run {
     /// Runs the command.
     pub fn run(self) -> Result<(), Failure> {
-        let chip = self.chip.load()?;
+        let chip = self.chip.load_for(self.pod.chip_name())?;
         self.engine.check()?;
         self.report.check(self.engine.mode)?;
         if self.check && self.engine.mode == ModeArg::Time {
             return Err(Failure::usage("--check: --mode time computes no outputs; use --mode execute"));
         }
         let loaded = self.program.load()?;
+        if let Some(cluster) = self.pod.cluster(&chip)? {
+            self.report.pods()?;
+            return self.pod.run(&loaded, &chip, &cluster, (&self.engine, &self.report, &self.inputs), self.check);
+        }
         if let Some(devices) = loaded.partitions() {
-            note(&format!("the program is meant for {devices} devices; here one device runs all of it"));
+            let m = "one device runs all of it; --topology or --chips runs it on a slice";
+            note(&format!("the program is meant for {devices} devices; here {m}"));
         }
         let progress = Progress::new("compiling");
         let driver =

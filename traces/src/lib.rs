@@ -4,6 +4,7 @@
 //! and the bytes, and utilization over time. Everything here is made from it, the program and the chip, and from nothing else:
 //!
 //! - [`report`]: totals, what bounds each operation, and what to do about it, as JSON and as text;
+//! - [`pod`]: the report of a run on a pod;
 //! - [`tables`]: the operations and the utilization over time as CSV;
 //! - [`perfetto`]: a trace for `ui.perfetto.dev`;
 //! - [`figure`]: utilization over time and the roofline, as SVG or PNG;
@@ -28,6 +29,7 @@ pub mod atomic;
 pub mod figure;
 pub mod npy;
 pub mod perfetto;
+pub mod pod;
 pub mod report;
 pub mod tables;
 pub mod units;

@@ -109,6 +109,17 @@ impl Stream {
     pub fn vmem_rows(&self) -> u32 {
         (self.outer.iter().map(|o| o.count).product::<u32>() * self.plane_rows).max(self.reserve)
     }
+
+    /// Bytes per element step along grid level `l`.
+    fn stride(&self, l: usize) -> i64 {
+        self.level_strides.get(l).copied().unwrap_or(0)
+    }
+
+    /// Whether another block of grid level `l` is another block of the stream. One that goes beyond its array is, even where all of them
+    /// transfer the same element: they want it in other places.
+    fn follows(&self, l: usize) -> bool {
+        self.stride(l) != 0 || self.shift.is_some_and(|f| f.level == l)
+    }
 }
 
 /// Where in its level an iteration is, as far as the code being emitted knows.
@@ -188,10 +199,7 @@ impl Nest {
         let mut arenas = vec![Arena::default(); levels.len() + 1];
         let mut slots = Vec::new();
         for s in &streams {
-            let level = (1..=levels.len())
-                .rev()
-                .find(|&l| s.level_strides.get(l - 1).copied().unwrap_or(0) != 0 && steps(l))
-                .unwrap_or(0);
+            let level = (1..=levels.len()).rev().find(|&l| s.follows(l - 1) && steps(l)).unwrap_or(0);
             let a = &mut arenas[level];
             slots.push(Slot { level, offset: a.rows, object: e.object() });
             a.rows += s.vmem_rows().next_multiple_of(8);
@@ -499,8 +507,7 @@ impl Nest {
             }
             let mut hbm = s.base.clone();
             for k in 0..l {
-                let stride = s.level_strides.get(k).copied().unwrap_or(0);
-                if stride == 0 || self.levels[k].trip() == 1 || index[k] == ZERO {
+                if !s.follows(k) || self.levels[k].trip() == 1 || index[k] == ZERO {
                     continue;
                 }
                 let r = match starts[k] {
@@ -512,7 +519,7 @@ impl Nest {
                     }
                 };
                 if s.shift.is_none_or(|f| f.level != k) {
-                    hbm.terms.push((r, stride));
+                    hbm.terms.push((r, s.stride(k)));
                 }
             }
             let mut vmem = Addr { base: i64::from(a.at + slot.offset + s.first), terms: Vec::new() };

@@ -48,9 +48,7 @@ pub(super) fn window_tilings(k: &DotKernel, chip: &ChipSpec) -> Vec<DotTiling> {
                         for cols_outer in [false, true] {
                             for cores in if cores_want > 1 { vec![cores_want, 1] } else { vec![1] } {
                                 let t = DotTiling { cols_outer, cores, ..t };
-                                // Blocks that go beyond the input stay on one core.
-                                let beyond = outer < k.dims[first] && k.slides[0].pads(k.dims[first]);
-                                if cores > 1 && (beyond || grid(k, &t).0 < 2) {
+                                if cores > 1 && grid(k, &t).0 < 2 {
                                     continue;
                                 }
                                 let e = estimate(k, chip, &t);

@@ -44,6 +44,17 @@ impl Port {
     }
 }
 
+impl std::fmt::Display for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Port::Ici(d) => d.fmt(f),
+            Port::Die => f.write_str("die"),
+            Port::Out => f.write_str("dcn out"),
+            Port::In => f.write_str("dcn in"),
+        }
+    }
+}
+
 impl Network {
     /// Ports from one device to another, each with the chip it belongs to. Empty from a device to itself.
     ///

@@ -3,8 +3,8 @@
 use tpusim_isa::num::DType;
 use tpusim_isa::pod::SendDim;
 
-use super::Ends;
 use super::code::{Control, at, fixed};
+use super::{Ends, FEW, map_of};
 use crate::compile::CompileError;
 use crate::graph::{Graph, Node, NodeId, NodeOp};
 use crate::hlo::{Literal, TensorType};
@@ -53,14 +53,34 @@ impl Control<'_, '_> {
             location: self.node.location.clone(),
             name: "combine",
         };
-        // A reduction to one element is one over columns.
-        let (all, one) = match elements {
-            1 => (vec![self.n], vec![]),
-            _ => (vec![self.n, elements], vec![elements]),
-        };
-        let nodes = vec![node(NodeOp::Param(0), &[], &all), node(NodeOp::Reduce(how, vec![0]), &[0], &one)];
-        let g = Graph { nodes, params: vec![NodeId(0)], outputs: vec![NodeId(1)], ..Graph::default() };
-        self.local(&g, &[Some(work as u64), Some(to as u64)])
+        let mut nodes = Vec::new();
+        if self.n > FEW {
+            // A reduction to one element is one over columns.
+            let (all, one) = match elements {
+                1 => (vec![self.n], vec![]),
+                _ => (vec![self.n, elements], vec![elements]),
+            };
+            nodes.push(node(NodeOp::Param(0), &[], &all));
+            nodes.push(node(NodeOp::Reduce(how, vec![0]), &[0], &one));
+        } else {
+            // One after the other, without a neutral element: that of a sum would turn negative zeros positive.
+            nodes.push(node(NodeOp::Param(0), &[], &[self.n, elements]));
+            let mut sum = None;
+            for i in 0..self.n {
+                nodes.push(node(NodeOp::Slice { start: vec![i, 0], step: vec![1, 1] }, &[0], &[1, elements]));
+                nodes.push(node(NodeOp::Reshape, &[nodes.len() as u32 - 1], &[elements]));
+                let own = nodes.len() as u32 - 1;
+                if let Some(before) = sum {
+                    nodes.push(node(NodeOp::Map(map_of(how)), &[before, own], &[elements]));
+                }
+                sum = Some(nodes.len() as u32 - 1);
+            }
+        }
+        let last = nodes.len() - 1;
+        let mut address = vec![None; nodes.len()];
+        (address[0], address[last]) = (Some(work as u64), Some(to as u64));
+        let g = Graph { nodes, params: vec![NodeId(0)], outputs: vec![NodeId(last as u32)], ..Graph::default() };
+        self.local(&g, &address)
     }
 
     /// Part `j` of the array at `from` along `split` to member `j`, which joins what it gets along `concat` at `to`.

@@ -1,0 +1,129 @@
+//! `run` on a pod: which slice, what is broken, and what to make of it.
+
+use std::path::Path;
+
+use clap::Args;
+use tpusim_driver::PodExecutable;
+use tpusim_isa::chip::ChipSpec;
+use tpusim_isa::topology::{ChipId, Direction, Topology};
+use tpusim_sim::network::Cluster;
+use tpusim_sim::pod::PodOptions;
+use tpusim_traces::pod::PodReport;
+
+use crate::compare::against_reference;
+use crate::failure::Failure;
+use crate::files;
+use crate::inputs::InputArgs;
+use crate::out;
+use crate::program::Loaded;
+use crate::progress::Progress;
+use crate::run::{EngineArgs, ModeArg, ReportArgs};
+
+/// Flags of the pod.
+#[derive(Args, Clone, Debug)]
+pub struct PodArgs {
+    /// Run on a slice of this shape, e.g. 4x4x8, 16x16, v5p:8x8x8 or 4x4x8_twisted; the program's mesh has to have as many devices
+    #[arg(long, value_name = "SHAPE", help_heading = "Pod")]
+    topology: Option<String>,
+    /// Run on a slice with this many chips, as cubic as can be
+    #[arg(long, value_name = "N", conflicts_with = "topology", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Pod")]
+    chips: Option<u32>,
+    /// Slices of that shape, joined by the data center network
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Pod")]
+    slices: u32,
+    /// A link that is out of service, as link:CHIP:DIRECTION, e.g. link:0:x+ (repeatable)
+    #[arg(long, value_name = "LINK", value_parser = link, help_heading = "Pod")]
+    fail: Vec<(u32, Direction)>,
+    /// A chip that runs at a share of its clock, as chip:CHIP=SHARE, e.g. chip:5=0.9 (repeatable)
+    #[arg(long, value_name = "CHIP", value_parser = slow, help_heading = "Pod")]
+    slow: Vec<(u32, f64)>,
+}
+
+fn link(text: &str) -> Result<(u32, Direction), String> {
+    let parse = || {
+        let (chip, direction) = text.strip_prefix("link:")?.split_once(':')?;
+        let direction = Direction::ALL.into_iter().find(|d| d.to_string() == direction)?;
+        Some((chip.parse().ok()?, direction))
+    };
+    parse().ok_or_else(|| "expected link:CHIP:DIRECTION with a direction x+, x-, y+, y-, z+ or z-".to_owned())
+}
+
+fn slow(text: &str) -> Result<(u32, f64), String> {
+    let parse = || {
+        let (chip, share) = text.strip_prefix("chip:")?.split_once('=')?;
+        Some((chip.parse().ok()?, share.parse().ok()?))
+    };
+    parse().ok_or_else(|| "expected chip:CHIP=SHARE, e.g. chip:5=0.9".to_owned())
+}
+
+impl PodArgs {
+    /// The slices to run on, if the run is on a pod.
+    pub fn cluster(&self, chip: &ChipSpec) -> Result<Option<Cluster>, Failure> {
+        let slice = match (&self.topology, self.chips) {
+            (Some(shape), _) => Topology::parse(chip, shape),
+            (None, Some(n)) => Topology::of_size(chip, n),
+            (None, None) => {
+                return match (self.slices, self.fail.is_empty() && self.slow.is_empty()) {
+                    (1, true) => Ok(None),
+                    _ => Err(Failure::usage("--slices, --fail and --slow need --topology or --chips")),
+                };
+            }
+        };
+        Ok(Some(Cluster { slice: slice.map_err(Failure::usage)?, slices: self.slices }))
+    }
+
+    /// The chip that `--topology v5p:8x8x8` names.
+    pub fn chip_name(&self) -> Option<&str> {
+        self.topology.as_deref()?.split_once(':').map(|(chip, _)| chip)
+    }
+
+    fn options(&self, engine: &EngineArgs, report: &ReportArgs) -> PodOptions {
+        let run = engine.options(report);
+        PodOptions {
+            fold: run.fold,
+            failed: self.fail.iter().map(|(c, d)| (ChipId(*c), *d)).collect(),
+            slow: self.slow.iter().map(|(c, s)| (ChipId(*c), *s)).collect(),
+            run,
+        }
+    }
+
+    /// Compiles, runs and reports.
+    pub fn run(
+        &self,
+        loaded: &Loaded,
+        chip: &ChipSpec,
+        cluster: &Cluster,
+        (engine, report, inputs): (&EngineArgs, &ReportArgs, &InputArgs),
+        check: bool,
+    ) -> Result<(), Failure> {
+        let progress = Progress::new("partitioning and compiling");
+        let arrays = match engine.mode {
+            ModeArg::Time => Vec::new(),
+            ModeArg::Execute => inputs.load(loaded)?,
+        };
+        let pod = PodExecutable::new(&loaded.module, chip, cluster)?;
+        progress.next("simulating");
+        let run = pod.run(engine.driver_mode(), &arrays, &self.options(engine, report))?;
+        let mut notes = String::new();
+        if check {
+            progress.next("evaluating the reference");
+            notes = against_reference(loaded, &arrays, pod.outputs(), &run.outputs)?;
+        }
+        drop(progress);
+        let mode = if engine.mode == ModeArg::Time { "time" } else { "execute" };
+        let made = PodReport::new(&pod.program, chip, cluster, &run.profile, mode);
+        if let Some(dir) = &report.output_dir {
+            let arrays: Vec<_> = pod.outputs().iter().cloned().zip(run.outputs).collect();
+            files::write_outputs(dir, &arrays)?;
+        }
+        if let Some(path) = &report.json {
+            let text = made.to_json().map_err(Failure::usage)?;
+            if path == Path::new("-") {
+                return out::print(&text);
+            }
+            files::write(path, text.as_bytes())?;
+        }
+        pod.partitioned.notes.iter().for_each(|n| out::note(n));
+        out::print(&(made.text(report.top) + &notes))
+    }
+}
