@@ -43,6 +43,7 @@ fn training_steps_partition() {
             let p = partition(&module).unwrap_or_else(|e| panic!("{name}: {e}"));
             eprintln!("{name} with tp16: {:?}, {:?}", collectives(&p.module), p.mesh.axes);
             assert!(p.mesh.axes.iter().any(|(n, _)| n == "tp:(1)8"), "{:?}", p.mesh.axes);
+            assert_eq!(p.mesh.whole_axes()[1], ("tp".to_owned(), 16));
             if let Some(dir) = std::env::var_os("TPUSIM_DUMP") {
                 std::fs::write(Path::new(&dir).join(format!("wide_{name}")), p.module.to_string()).unwrap();
             }

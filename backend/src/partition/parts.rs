@@ -18,6 +18,18 @@ fn part(name: &str) -> (&str, u64) {
 }
 
 impl Mesh {
+    /// Names and sizes of the axes as the program has them, their parts put together.
+    pub fn whole_axes(&self) -> Vec<(String, u64)> {
+        let mut out: Vec<(String, u64)> = Vec::new();
+        for (name, size) in &self.axes {
+            match (part(name).0, out.last_mut()) {
+                (base, Some((last, n))) if base == last => *n = n.saturating_mul(*size),
+                (base, _) => out.push((base.to_owned(), *size)),
+            }
+        }
+        out
+    }
+
     /// The parts of the axis called `name`, outermost first.
     pub(super) fn parts(&self, name: &str) -> Vec<Axis> {
         let own = |a: &Axis| self.axes.get(usize::from(*a)).is_some_and(|(n, _)| part(n).0 == name);
