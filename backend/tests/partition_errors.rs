@@ -41,7 +41,7 @@ fn shardings_that_do_not_fit_are_named() {
     assert!(error(&with("@mesh, [{\"x\"}, {\"x\"}]")).contains("twice"));
     assert!(error(&with("@mesh, [{\"x\"}]")).contains("1 dimensions"));
     assert!(error(&with("@other, [{\"x\"}, {}]")).contains("not in the module"));
-    assert!(error(&with("@mesh, [{\"x\":(1)2}, {}]")).contains("part of an axis"));
+    assert!(error(&with("@mesh, [{\"x\":(1)3}, {}]")).contains("does not fit"));
 }
 
 #[test]

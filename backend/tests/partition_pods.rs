@@ -24,9 +24,30 @@ fn training_steps_partition() {
     files.retain(|f| f.extension().is_some_and(|e| e == "mlir"));
     files.sort();
     for file in files {
-        let module = verify(parse_program(&std::fs::read(&file).unwrap(), "pod").unwrap()).unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        let module = verify(parse_program(text.as_bytes(), "pod").unwrap()).unwrap();
         let p = partition(&module).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-        eprintln!("{}: {:?}", file.file_name().unwrap().to_string_lossy(), collectives(&p.module));
+        let found = collectives(&p.module);
+        let n = |kind: &str| found.get(kind).copied().unwrap_or(0);
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        eprintln!("{name}: {found:?}");
+        // Seven weights forwards and backwards, the output projection, the tokens; their eight gradients; the embedding's rows
+        // and their gradients. Without tp the norms' gradients and the loss are summed, with tp the products of each block too.
+        let sums = if name.contains("tp4") { 15 } else { 4 };
+        assert!(n("stablehlo.all_gather") <= 16 && n("stablehlo.all_reduce") <= sums, "{name}: {found:?}");
+        assert_eq!((n("stablehlo.reduce_scatter"), n("stablehlo.all_to_all")), (8, 2), "{name}: {found:?}");
+        // Twice as many devices along tp as there are heads of keys and values.
+        if name.contains("tp4") {
+            let wider = text.replace("\"tp\"=4", "\"tp\"=16");
+            let module = verify(parse_program(wider.as_bytes(), "pod").unwrap()).unwrap();
+            let p = partition(&module).unwrap_or_else(|e| panic!("{name}: {e}"));
+            eprintln!("{name} with tp16: {:?}, {:?}", collectives(&p.module), p.mesh.axes);
+            assert!(p.mesh.axes.iter().any(|(n, _)| n == "tp:(1)8"), "{:?}", p.mesh.axes);
+            assert_eq!(p.mesh.whole_axes()[1], ("tp".to_owned(), 16));
+            if let Some(dir) = std::env::var_os("TPUSIM_DUMP") {
+                std::fs::write(Path::new(&dir).join(format!("wide_{name}")), p.module.to_string()).unwrap();
+            }
+        }
         if let Some(dir) = std::env::var_os("TPUSIM_DUMP") {
             let name = Path::new(&dir).join(file.file_name().unwrap());
             std::fs::write(name, p.module.to_string()).unwrap();

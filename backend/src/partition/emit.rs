@@ -195,10 +195,11 @@ impl<'m> Emit<'m> {
 
     /// Groups of the devices that differ along `axes`, in the order of those axes.
     pub fn groups(&self, axes: &[Axis]) -> Attr {
-        if self.mesh.device_ids.is_none() {
-            let axis = |&a: &Axis| Attr::Opaque(format!("stablehlo.axis_ref<name = \"{}\">", self.mesh.names(&[a])));
-            let mesh = Box::new(Attr::Symbol(self.mesh.name.clone()));
-            return Attr::Groups(ReplicaGroups::MeshAxes(mesh, axes.iter().map(axis).collect()));
+        let joined = self.mesh.joined(axes);
+        if self.mesh.device_ids.is_none() && joined.iter().all(|(_, part)| part.is_none()) {
+            let axis = |(n, _)| Attr::Opaque(format!("stablehlo.axis_ref<name = \"{n}\">"));
+            let axes = joined.into_iter().map(axis).collect();
+            return Attr::Groups(ReplicaGroups::MeshAxes(Box::new(Attr::Symbol(self.mesh.name.clone())), axes));
         }
         let rest: Vec<Axis> = (0..self.mesh.axes.len() as Axis).filter(|a| !axes.contains(a)).collect();
         let (size, count) = (self.mesh.count(axes) as usize, self.mesh.count(&rest) as usize);

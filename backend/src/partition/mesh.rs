@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::parts::{Cuts, references};
 use crate::hlo::{Attr, Module};
 
 /// Position of an axis in [`Mesh::axes`].
@@ -58,15 +59,10 @@ impl Mesh {
         listed.and_then(|&d| u64::try_from(d).ok()).unwrap_or(at)
     }
 
-    /// Names of axes, joined by commas.
+    /// Names of axes, joined by commas; of a part of an axis `x:(2)4`.
     pub fn names(&self, axes: &[Axis]) -> String {
-        let name = |&a: &Axis| self.axes.get(usize::from(a)).map_or("", |(n, _)| n.as_str());
-        axes.iter().map(name).collect::<Vec<_>>().join(",")
-    }
-
-    /// The axis called `name`.
-    pub fn axis(&self, name: &str) -> Option<Axis> {
-        self.axes.iter().position(|(n, _)| n == name).and_then(|a| Axis::try_from(a).ok())
+        let name = |(n, p): (String, Option<(u64, u64)>)| p.map_or(n.clone(), |(o, s)| format!("{n}:({o}){s}"));
+        self.joined(axes).into_iter().map(name).collect::<Vec<_>>().join(",")
     }
 }
 
@@ -103,7 +99,10 @@ impl Sharding {
     pub fn text(&self, mesh: &Mesh) -> String {
         let mut out = String::from("[");
         for (i, axes) in self.dims.iter().enumerate() {
-            let list = axes.iter().map(|&a| format!("\"{}\"", mesh.names(&[a]))).collect::<Vec<_>>().join(", ");
+            let name = |(n, p): (String, Option<(u64, u64)>)| {
+                format!("\"{n}\"{}", p.map(|(o, s)| format!(":({o}){s}")).unwrap_or_default())
+            };
+            let list = mesh.joined(axes).into_iter().map(name).collect::<Vec<_>>().join(", ");
             let _ = write!(out, "{}{{{list}}}", if i > 0 { ", " } else { "" });
         }
         out + "]"
@@ -148,7 +147,11 @@ fn bracketed(text: &str, open: char, close: char) -> Option<(&str, &str)> {
 /// The meshes of a module, seen as one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Meshes {
+    /// The mesh, its axes in parts.
     pub mesh: Mesh,
+    /// The mesh as the program has it.
+    pub whole: Mesh,
+    cuts: Cuts,
     /// Names that stand for [`Self::mesh`].
     aliases: Vec<String>,
     /// Names of meshes without axes, whose shardings say nothing.
@@ -177,12 +180,28 @@ impl Meshes {
                 ));
             }
         }
+        all.whole = all.mesh.clone();
+        all.refine(super::parts::named(module));
         Ok(all)
+    }
+
+    /// Cuts axes into more parts; whether there are more now.
+    pub fn refine(&mut self, cuts: Cuts) -> bool {
+        for (name, at) in cuts {
+            self.cuts.entry(name).or_default().extend(at);
+        }
+        let refined = self.whole.refined(&self.cuts);
+        let more = refined.axes.len() > self.mesh.axes.len() && refined.axes.len() <= MAX_AXES;
+        if more {
+            self.mesh = refined;
+        }
+        more
     }
 
     /// Takes `mesh` for a program that declares none.
     pub fn set_mesh(&mut self, mesh: Mesh) {
         self.aliases.push(mesh.name.clone());
+        self.whole = mesh.clone();
         self.mesh = mesh;
     }
 
@@ -210,22 +229,26 @@ impl Meshes {
         let mut dims = Vec::new();
         let mut used = 0u32;
         while let Some((d, after)) = bracketed(list, '{', '}') {
-            if d.contains('(') {
-                return Err(format!(
-                    "the sharding `{text}` cuts by a part of an axis, which is not supported; split the axis in the mesh"
-                ));
-            }
             let mut spec = DimSpec { open: d.contains('?'), ..DimSpec::default() };
-            for name in crate::eval::mesh::names(d) {
-                let axis =
-                    self.mesh.axis(&name).ok_or_else(|| format!("the mesh has no axis \"{name}\" (`{text}`)"))?;
-                if used & bit(axis) != 0 {
-                    return Err(format!("the sharding `{text}` uses the axis \"{name}\" twice"));
+            for (name, part) in references(d) {
+                let axes = match part {
+                    None => self.mesh.parts(&name),
+                    Some((outside, size)) => self.mesh.some_parts(&name, outside, size).ok_or_else(|| {
+                        format!("the sharding `{text}` takes a part of \"{name}\" that does not fit the others")
+                    })?,
+                };
+                if axes.is_empty() {
+                    return Err(format!("the mesh has no axis \"{name}\" (`{text}`)"));
                 }
-                used |= bit(axis);
-                // An axis of one device cuts nothing.
-                if self.mesh.size(axis) > 1 {
-                    spec.axes.push(axis);
+                for axis in axes {
+                    if used & bit(axis) != 0 {
+                        return Err(format!("the sharding `{text}` uses the axis \"{name}\" twice"));
+                    }
+                    used |= bit(axis);
+                    // An axis of one device cuts nothing.
+                    if self.mesh.size(axis) > 1 {
+                        spec.axes.push(axis);
+                    }
                 }
             }
             let digits: String = match after.strip_prefix('p') {
@@ -254,8 +277,10 @@ impl Meshes {
 
     /// The axes named in `text`, as bits.
     pub fn set(&self, text: &str) -> Result<u32, String> {
-        let axis = |n: String| self.mesh.axis(&n).map(bit).ok_or_else(|| format!("the mesh has no axis \"{n}\""));
-        crate::eval::mesh::names(text).into_iter().try_fold(0, |m, n| Ok(m | axis(n)?))
+        crate::eval::mesh::names(text).into_iter().try_fold(0, |m, n| match self.mesh.parts(&n).as_slice() {
+            [] => Err(format!("the mesh has no axis \"{n}\"")),
+            axes => Ok(axes.iter().fold(m, |m, &a| m | bit(a))),
+        })
     }
 }
 

@@ -22,6 +22,7 @@ mod gather;
 mod gspmd;
 mod inline;
 mod mesh;
+mod parts;
 mod prepare;
 mod propagate;
 mod reshard;
@@ -44,12 +45,15 @@ const MAX_FACTORS: usize = 64;
 /// Most devices of a mesh: permutations list them all.
 pub const MAX_DEVICES: u64 = 1 << 17;
 
+/// Bytes of a value that is not worth cutting an axis into parts.
+const SMALL: u64 = 1 << 16;
+
 /// A program for one device of many.
 #[derive(Clone, Debug)]
 pub struct Partitioned {
     /// What each device runs.
     pub module: Verified<Module>,
-    /// The devices.
+    /// The devices. An axis that is used in parts has one axis for each, `x:(2)4` for 4 devices within 2.
     pub mesh: Mesh,
     /// Number of devices.
     pub devices: u64,
@@ -183,7 +187,12 @@ fn run(module: &Verified<Module>, shuffle: Option<u64>) -> Result<Partitioned, P
     prepare::prepare(&mut func)?;
     inline::split_free(&mut func);
     let place = Place { locs: &module.locs };
-    let (shardings, notes) = propagate::propagate(&meshes, &func, &place)?;
+    // Any size is worth a part of an axis when all choices are to be seen.
+    let least = if shuffle.is_some() { 0 } else { SMALL };
+    let (mut shardings, mut notes, cuts) = propagate::propagate(&meshes, &func, &place, least)?;
+    if meshes.refine(cuts) {
+        (shardings, notes, _) = propagate::propagate(&meshes, &func, &place, least)?;
+    }
     let channel = prepare::last_channel(&func.body);
     let local = rewrite::rewrite(&func, &meshes, &shardings, place, channel, shuffle)?;
     let devices = meshes.mesh.devices();
@@ -195,7 +204,7 @@ fn run(module: &Verified<Module>, shuffle: Option<u64>) -> Result<Partitioned, P
         locs: module.locs.clone(),
     };
     if !out.meshes.iter().any(|(n, _)| *n == meshes.mesh.name) && !meshes.mesh.axes.is_empty() {
-        let axes = meshes.mesh.axes.iter().map(|(n, s)| format!("\"{n}\"={s}")).collect::<Vec<_>>().join(", ");
+        let axes = meshes.whole.axes.iter().map(|(n, s)| format!("\"{n}\"={s}")).collect::<Vec<_>>().join(", ");
         out.meshes.push((meshes.mesh.name.clone(), Attr::Opaque(format!("sdy.mesh<[{axes}]>"))));
     }
     out.attrs.set("mhlo.num_partitions", Attr::Int(devices as i64, Type::Scalar(DType::I32)));

@@ -5,6 +5,7 @@
 //! cut over an axis reaches the activations before a weight cut over the same axis can.
 
 use super::mesh::{Axis, DimSpec, Mesh, Meshes, Sharding, bit};
+use super::parts::{Cuts, gcd};
 use super::rule::{Dims, Kind, Rule, rule, same};
 use super::{PartitionError, Place};
 use crate::hlo::{Attr, Block, Func, Op, Opcode, TensorType, ValueId};
@@ -46,21 +47,35 @@ struct Propagation<'m> {
     /// Explicit shardings of later priorities.
     later: Vec<(u32, ValueId, usize, DimSpec)>,
     notes: Vec<String>,
+    /// Where axes would have to be cut so that a part of them divides a dimension, of values of at least `least` bytes.
+    cuts: Cuts,
+    least: u64,
 }
 
-/// Shardings of all values, and notes about what was asked but could not be done.
+/// Shardings of all values, notes about what was asked but could not be done, and where axes would have to be cut to do more.
 pub(super) fn propagate(
     meshes: &Meshes,
     func: &Func,
     place: &Place<'_>,
-) -> Result<(Shardings, Vec<String>), PartitionError> {
+    least: u64,
+) -> Result<(Shardings, Vec<String>, Cuts), PartitionError> {
     let fresh = |v: &crate::hlo::Value| {
         let rank = v.ty.tensor().map_or(0, TensorType::rank);
         Spec { sharding: Sharding::replicated(rank), open: vec![true; rank], used: 0, banned: 0 }
     };
     let specs: Vec<Spec> = func.values.iter().map(|(_, v)| fresh(v)).collect();
     let users = vec![Vec::new(); specs.len()];
-    let mut p = Propagation { meshes, func, specs, links: Vec::new(), users, later: Vec::new(), notes: Vec::new() };
+    let mut p = Propagation {
+        meshes,
+        func,
+        specs,
+        links: Vec::new(),
+        users,
+        later: Vec::new(),
+        notes: Vec::new(),
+        cuts: Cuts::new(),
+        least,
+    };
     for (i, param) in func.params.iter().enumerate() {
         if let Some(dims) =
             super::asked(meshes, &param.attrs, rank(func, param.value)).map_err(PartitionError::program)?
@@ -95,7 +110,7 @@ pub(super) fn propagate(
             None => break,
         }
     }
-    Ok((Shardings { specs: p.specs }, p.notes))
+    Ok((Shardings { specs: p.specs }, p.notes, p.cuts))
 }
 
 impl Propagation<'_> {
@@ -272,6 +287,12 @@ impl Propagation<'_> {
             let bytes = self.func.ty(*v).tensor().and_then(TensorType::bytes).unwrap_or(0);
             let spec = &self.specs[usize::from(*v)];
             for (axes, factors) in spec.sharding.dims.iter().zip(dims).filter(|(a, _)| !a.is_empty()) {
+                if bytes >= self.least
+                    && let Some((a, size)) = stuck(axes, factors, rule, mesh)
+                    && let Some((name, at)) = mesh.cut(a, size)
+                {
+                    self.cuts.entry(name).or_default().insert(at);
+                }
                 for (f, axes) in factors.iter().zip(split(axes, factors, rule, mesh)) {
                     if axes.is_empty() || (phase < 2 && matches!(rule.factors[*f].kind, Kind::Reduce(_) | Kind::Fold)) {
                         continue;
@@ -299,6 +320,19 @@ impl Propagation<'_> {
         // Where one axis is wanted twice: for what cuts most, then for the leading dimension, which is mostly the batch.
         order.sort_by_key(|&f| (std::cmp::Reverse(mesh.count(&wanted[f].0)), f));
         let mut changed = Vec::new();
+        for &f in &order {
+            for (v, dims) in link.values.iter().zip(&rule.tensors) {
+                let Some(ty) = self.func.ty(*v).tensor().filter(|t| t.bytes().is_some_and(|b| b >= self.least)) else {
+                    continue;
+                };
+                let spec = &self.specs[usize::from(*v)];
+                if let Some((a, size)) = uneven(spec, ty, dims, f, &wanted[f].0, mesh)
+                    && let Some((name, at)) = mesh.cut(a, size)
+                {
+                    self.cuts.entry(name).or_default().insert(at);
+                }
+            }
+        }
         for f in order {
             for (v, dims) in link.values.iter().zip(&rule.tensors) {
                 if extend(
@@ -355,6 +389,32 @@ pub(super) fn split(axes: &[Axis], factors: &[usize], rule: &Rule, mesh: &Mesh) 
         out[k].push(a);
     }
     out
+}
+
+/// How much of an axis of `n` devices to use where only a part divides `left`: most of it, or nothing.
+fn most(n: u64, left: i64) -> Option<u64> {
+    let size = gcd(n, u64::try_from(left).ok()?);
+    (size > 1 && size < n && size * 4 >= n).then_some(size)
+}
+
+/// The first axis that does not fit into its factor, and how much of it would.
+fn stuck(axes: &[Axis], factors: &[usize], rule: &Rule, mesh: &Mesh) -> Option<(Axis, u64)> {
+    let done = split(axes, factors, rule, mesh);
+    let a = *axes.get(done.iter().map(Vec::len).sum::<usize>())?;
+    let left = |k: usize| rule.factors[factors[k]].size / (mesh.count(&done[k]) as i64).max(1);
+    let k = (0..factors.len()).find(|&k| left(k) > 1)?;
+    most(mesh.size(a), left(k)).map(|n| (a, n))
+}
+
+/// The axis of factor `f` that does not divide a dimension of a value that could be cut by it, and how much of it does.
+fn uneven(spec: &Spec, ty: &TensorType, dims: &Dims, f: usize, wanted: &[Axis], mesh: &Mesh) -> Option<(Axis, u64)> {
+    let d = dims.iter().position(|factors| factors.first() == Some(&f)).filter(|&d| spec.open[d])?;
+    let have = &spec.sharding.dims[d];
+    let a = *wanted.strip_prefix(have.as_slice())?.first()?;
+    if (spec.used | spec.banned) & bit(a) != 0 {
+        return None;
+    }
+    most(mesh.size(a), ty.dims[d] / (mesh.count(have) as i64).max(1)).map(|n| (a, n))
 }
 
 /// Adds axes of factor `f` to a value; whether it gained any.

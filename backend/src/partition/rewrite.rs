@@ -472,11 +472,11 @@ impl Rewrite<'_> {
         let named = matches!(m.as_ref(), Attr::Symbol(n) if self.meshes.is_mesh(n));
         let axis = |a: &Attr| match a {
             Attr::Opaque(t) if !t.contains("sub_axis") => {
-                crate::eval::mesh::names(t).first().and_then(|n| self.mesh.axis(n))
+                crate::eval::mesh::names(t).first().map(|n| self.mesh.parts(n)).filter(|p| !p.is_empty())
             }
             _ => None,
         };
-        match axes.iter().map(axis).collect::<Option<Vec<Axis>>>() {
+        match axes.iter().map(axis).collect::<Option<Vec<_>>>().map(|a| a.concat()) {
             Some(axes) if named => self.e.groups(&axes),
             _ => a.clone(),
         }

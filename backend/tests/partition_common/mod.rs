@@ -5,12 +5,13 @@
 use std::collections::BTreeMap;
 
 use tpusim_backend::eval::{EvalOptions, Tensor, eval_spmd};
-use tpusim_backend::hlo::{Block, Module, Opcode, Verified};
+use tpusim_backend::hlo::{Attr, Block, Module, Opcode, Verified};
 use tpusim_backend::partition::{Partitioned, assemble, cut};
 
 /// Cuts `inputs` of the whole program, runs each device's part with the evaluator, and puts the results together.
 pub fn run_partitioned(whole: &Verified<Module>, p: &Partitioned, inputs: &[Tensor]) -> Vec<Tensor> {
     let local = &p.module.funcs[0];
+    permutations_are_such(&local.body);
     let mut per_device: Vec<Vec<Tensor>> = vec![Vec::new(); p.devices as usize];
     for (i, (t, s)) in inputs.iter().zip(&p.params).enumerate() {
         let ty = local.ty(local.params[i].value).tensor().unwrap();
@@ -43,4 +44,20 @@ pub fn collectives(m: &Module) -> BTreeMap<&'static str, usize> {
     let mut out = BTreeMap::new();
     m.funcs.iter().for_each(|f| count(&f.body, &mut out));
     out
+}
+
+/// No device sends or receives twice, which the evaluator does not ask for but the specification does.
+fn permutations_are_such(b: &Block) {
+    for op in &b.ops {
+        if let (Opcode::CollectivePermute, Some(Attr::Pairs(pairs))) = (op.opcode, op.attrs.get("source_target_pairs"))
+        {
+            for side in 0..2 {
+                let mut ids: Vec<i64> = pairs.iter().map(|p| p[side]).collect();
+                ids.sort_unstable();
+                ids.dedup();
+                assert_eq!(ids.len(), pairs.len(), "{pairs:?}");
+            }
+        }
+        op.regions.iter().for_each(|r| permutations_are_such(&r.block));
+    }
 }
