@@ -10,7 +10,7 @@ use tpusim_isa::chip::ChipSpec;
 use tpusim_traces::npy;
 
 /// Fixtures that compile to generated code.
-const RUN: [&str; 27] = [
+const RUN: [&str; 29] = [
     "matmul_bf16",
     "matmul_f32_ragged",
     "matmul_int8",
@@ -38,6 +38,8 @@ const RUN: [&str; 27] = [
     "threefry",
     "decode_step_kv_cache",
     "qwen3_tiny_train_step",
+    "quantized_linear",
+    "shape_zoo",
 ];
 
 fn fixtures() -> Option<PathBuf> {

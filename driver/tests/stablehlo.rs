@@ -39,6 +39,38 @@ const KNOWN: &[(&str, &str)] = &[
     ("sinh_float32_20_20_chlo", HYPERBOLIC),
 ];
 
+/// Programs whose results differ on the chip alone, and the reason.
+const KNOWN_ON_CHIP: &[(&str, &str)] = &[
+    ("ceil#3", RANGE),
+    ("floor#3", RANGE),
+    ("ceil_qi8#3", RANGE),
+    ("floor_qi8#3", RANGE),
+    ("tan", DOUBLES),
+    ("bitcast_convert_type_float64_2_3", DOUBLES),
+    ("ulp_difference_float64", DOUBLES),
+    ("log_float64", RANGE),
+    ("log_plus_one_float64", RANGE),
+    ("sqrt_float64", RANGE),
+    ("exponential_complex64", COMPLEX),
+    ("log_complex64", COMPLEX),
+    ("log_plus_one_complex64", COMPLEX),
+    ("sqrt_complex64", COMPLEX),
+    ("square_complex64", COMPLEX),
+    ("log1p_complex64_20_20", COMPLEX),
+    ("cumsum_complex64_8_9", SUMS),
+    ("reduce_window_add_float32_4_6", SUMS),
+    ("cumlogsumexp_float16_8_9", SUMS),
+];
+
+/// A double on the chip is the sum of two f32: numbers below 2^-149 are zero, above f32's largest number infinite.
+const RANGE: &str = "numbers of an f64 that lie outside of f32's range";
+
+/// The 53rd bit of a double, or what hangs on it: next to a pole of the tangent the argument's last bits decide.
+const DOUBLES: &str = "a double has some 48 bits on the chip";
+
+/// Formulas of the parts: products and squares of parts overflow or cancel, and infinite parts meet NaN.
+const COMPLEX: &str = "complex functions at infinities, near the largest numbers, and where their parts cancel";
+
 /// The evaluator rounds a sum of products once; what is expected was rounded at every step, and cancels.
 const SUMS: &str = "expected values carry the rounding of every partial sum";
 
@@ -47,6 +79,11 @@ const HYPERBOLIC: &str = "expected values come from exponentials rounded to sing
 
 /// The command line that the file states passes arguments to it.
 const TAKES_INPUTS: &str = "the program has parameters";
+
+fn known(name: &str, engine: Engine) -> bool {
+    let chip = if engine == Engine::Sim { KNOWN_ON_CHIP } else { &[] };
+    KNOWN.iter().chain(chip).any(|(k, _)| name == *k)
+}
 
 fn files(dir: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
@@ -137,7 +174,7 @@ fn run_all(all: &[Program], engine: Engine) -> Table {
                 Outcome::Passed => t.passed += 1,
                 Outcome::Dynamic => t.dynamic += 1,
                 Outcome::Unsupported(reason) => t.unsupported.entry(reason).or_default().push(name.clone()),
-                Outcome::Failed(_) if *disabled || KNOWN.iter().any(|(k, _)| name == k) => t.known += 1,
+                Outcome::Failed(_) if *disabled || known(name, engine) => t.known += 1,
                 Outcome::Failed(e) => t.failed.push((name.clone(), e)),
             }
         }

@@ -34,7 +34,11 @@ pub fn stored_bytes(t: DType) -> u8 {
 
 /// The packed format elements of `t` are stored in; `None` for 32-bit types.
 pub fn format_of(t: DType) -> Option<Format> {
-    if t == DType::I1 { Some(Format::U8) } else { Format::of(t) }
+    match t {
+        DType::I1 | DType::U2 | DType::U4 => Some(Format::U8),
+        DType::I2 | DType::I4 => Some(Format::S8),
+        _ => Format::of(t),
+    }
 }
 
 /// Elements per 32-bit word.
@@ -99,7 +103,7 @@ pub fn store_parts(e: &mut Emitter<'_>, s: &Shape, place: Place, parts: u32, val
 
 /// Reductions accumulate in 32 bits; the result has the element type's precision and range.
 pub fn finish_reduce(e: &mut Emitter<'_>, v: V, dtype: DType) -> V {
-    match Format::of(dtype) {
+    match format_of(dtype) {
         None => v,
         Some(f) if dtype.is_float() => e.code.round(v, f),
         Some(_) => {

@@ -138,12 +138,20 @@ pub(super) fn matmul(a: &Tensor, b: &Tensor, s: Sizes, ty: &TensorType, bf16: bo
             let f = |c: (f64, f64), a: (f64, f64), b: (f64, f64)| {
                 (c.0 + (a.0 * b.0 - a.1 * b.1), c.1 + (a.0 * b.1 + a.1 * b.0))
             };
-            return Ok(encode_complex(ty.clone(), &product(&decode_complex(a), &decode_complex(b), s, f)));
+            let parts = |t: &Tensor| {
+                let mut v = decode_complex(t);
+                if bf16 && t.dtype() == DType::C64 {
+                    let round = |x: f64| f64::from(round_bf16(x as f32));
+                    v.iter_mut().for_each(|c| *c = (round(c.0), round(c.1)));
+                }
+                v
+            };
+            return Ok(encode_complex(ty.clone(), &product(&parts(a), &parts(b), s, f)));
         }
         (Class::Complex, ..) | (_, Class::Complex, _) | (_, _, DTypeKind::Complex | DTypeKind::Bool) => {
             return Err(Fault::Unsupported(format!(" of {} by {}", a.ty(), b.ty())));
         }
-        _ if bf16 && a.dtype() == DType::F32 && b.dtype() == DType::F32 => {
+        _ if bf16 && [a, b].iter().all(|t| matches!(t.dtype(), DType::F32 | DType::F16)) => {
             let round = |t: &Tensor| t.to_f32().into_iter().map(round_bf16).collect::<Vec<_>>();
             encode_f32(ty.dtype, &product(&round(a), &round(b), s, |c: f32, a, b| c + a * b))
         }

@@ -225,6 +225,12 @@ impl Builder<'_> {
         let kinds = args.iter().map(|&a| self.node(a).dtype.kind()).collect::<Vec<_>>();
         let (float, int) = (kinds.iter().all(|k| *k == DTypeKind::Float), t.dtype.is_int());
         let narrow = args.iter().all(|&a| self.node(a).dtype.bits() == 8);
+        if kinds.iter().all(|k| matches!(k, DTypeKind::Signed | DTypeKind::Unsigned))
+            && int
+            && !(narrow && t.dtype.bits() == 32)
+        {
+            return self.integer_product(op, &spec, args, t, name, &site);
+        }
         if !(float && t.dtype.is_float() || int && narrow && t.dtype.bits() == 32) {
             let m = "products of these types are not lowered yet; floats, and 8-bit integers to 32 bits, are";
             return Err(self.error(op.opcode.name(), op.loc, m));
@@ -247,6 +253,48 @@ impl Builder<'_> {
             return Ok(product);
         }
         Ok(self.map(MapOp::Convert, &[product], t, name, site))
+    }
+
+    /// A product of integers that no MXU multiplies: elementwise, then summed, wrapping.
+    fn integer_product(
+        &mut self,
+        op: &Op,
+        spec: &DotSpec,
+        args: &[NodeId],
+        t: &Shape,
+        name: &'static str,
+        site: &(String, String),
+    ) -> Result<NodeId, LowerError> {
+        let dims = [0, 1].map(|side| self.node(args[side]).dims.clone());
+        let free = [0, 1].map(|side| spec.free(side, dims[side].len()));
+        let sizes: Vec<u64> = spec.contract[0].iter().map(|&d| dims[0][d]).collect();
+        let full = [&t.dims[..], &sizes].concat();
+        if full.len() > MAX_RANK {
+            return Err(self.error(op.opcode.name(), op.loc, "has too many dimensions to be lowered"));
+        }
+        if full.contains(&0) {
+            return Ok(self.constant(bits_to_bytes(0, t.dtype), t, name, site.clone()));
+        }
+        let word = if t.dtype.is_signed() { DType::I32 } else { DType::U32 };
+        let sides = [0, 1].map(|side| {
+            let mut to = vec![0; dims[side].len()];
+            let skip = spec.batch[0].len() + if side == 0 { 0 } else { free[0].len() };
+            spec.batch[side].iter().enumerate().for_each(|(i, &d)| to[d] = i);
+            free[side].iter().enumerate().for_each(|(i, &d)| to[d] = skip + i);
+            spec.contract[side].iter().enumerate().for_each(|(i, &d)| to[d] = t.dims.len() + i);
+            // Broadcasts keep the order of dimensions, so the operand is brought to it first.
+            let mut perm: Vec<usize> = (0..to.len()).collect();
+            perm.sort_by_key(|&d| to[d]);
+            let own = Shape { dims: dims[side].clone(), dtype: word };
+            let x = self.map(MapOp::Convert, &[args[side]], &own, name, site.clone());
+            let x = self.ordered(x, &perm, name, site);
+            let to = perm.iter().map(|&d| to[d]).collect();
+            self.broadcast(x, to, &Shape { dims: full.clone(), dtype: word }, name, site.clone())
+        });
+        let all = self.map(MapOp::Mul, &sides, &Shape { dims: full.clone(), dtype: word }, name, site.clone());
+        let summed: Vec<usize> = (t.dims.len()..full.len()).collect();
+        let sum = self.reduce_dims(Combine::Add, all, &summed, word, name, site);
+        Ok(self.map(MapOp::Convert, &[sum], t, name, site.clone()))
     }
 
     /// A product of f32 operands in several bf16 passes: operands are cut into `parts` bf16 numbers, and the products of parts that

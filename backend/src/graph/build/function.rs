@@ -7,7 +7,7 @@ use super::super::{NodeId, NodeOp};
 use super::wide::{Value, part_of};
 use super::*;
 use crate::hlo::{Block, Op, Opcode};
-use crate::lower::math::MapOp;
+use crate::lower::math::{Combine, MapOp};
 
 /// Scalar nodes that one region may have.
 const LONGEST: usize = 2000;
@@ -146,8 +146,13 @@ impl Builder<'_> {
         outer: Option<&(String, String)>,
     ) -> Option<Result<Vec<Value>, LowerError>> {
         let site = self.site(op, outer);
-        let dtype = op.results.first().and_then(|&r| f.ty(r).tensor()).map(|t| t.dtype);
-        let single = op.results.len() == 1 && dtype.is_some_and(|t| contract::reducer(op, t).is_some());
+        let ty = op.results.first().and_then(|&r| f.ty(r).tensor());
+        // Stored integers are ordered as what they stand for, but added otherwise.
+        let single = op.results.len() == 1
+            && ty.is_some_and(|t| match contract::reducer(op, t.dtype) {
+                Some(Combine::Max | Combine::Min) => true,
+                how => how.is_some() && t.quant.is_none(),
+            });
         match op.opcode {
             Opcode::Sort => Some(self.sort(f, op, args, env, &site)),
             Opcode::Reduce if single => None,

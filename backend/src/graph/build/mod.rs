@@ -13,6 +13,7 @@ mod lookup;
 mod make;
 mod ops;
 mod order;
+mod quantized;
 mod random;
 mod region;
 mod scatter;
@@ -164,7 +165,7 @@ impl Builder<'_> {
         let Some(t) = f.ty(v).tensor() else {
             return Err(self.error(op, loc, format!("values of type {} are not lowered", f.ty(v))));
         };
-        if t.quant.is_some() || !holds(t.dtype) && wide::part_of(t.dtype).is_none() {
+        if !holds(t.dtype) && wide::part_of(t.dtype).is_none() {
             return Err(self.error(op, loc, format!("element type of {t} is not lowered to vector code yet")));
         }
         let dims = t.dims.iter().map(|&d| u64::try_from(d)).collect::<Result<Vec<_>, _>>();
@@ -197,9 +198,12 @@ impl Builder<'_> {
             }
             let results = match op.opcode {
                 Opcode::While | Opcode::If | Opcode::Case => self.control(f, op, &args, env, depth, site),
-                _ => match self.with_function(f, op, &args, env, site) {
+                _ => match self.with_quantized(f, op, &args, site) {
                     Some(r) => r,
-                    None => self.op(f, op, args, depth, site),
+                    None => match self.with_function(f, op, &args, env, site) {
+                        Some(r) => r,
+                        None => self.op(f, op, args, depth, site),
+                    },
                 },
             };
             let results = results.map_err(|e| self.placed(e, op, site))?;
@@ -260,6 +264,16 @@ impl Builder<'_> {
                 return self.call(op, &callee, args, depth, site);
             }
             Opcode::OptimizationBarrier => return Ok(args),
+            // Shapes are static by now, so operands that give them say nothing new.
+            Opcode::DynamicBroadcastInDim | Opcode::DynamicReshape | Opcode::DynamicIota => {
+                let (opcode, data) = match op.opcode {
+                    Opcode::DynamicBroadcastInDim => (Opcode::BroadcastInDim, 1),
+                    Opcode::DynamicReshape => (Opcode::Reshape, 1),
+                    _ => (Opcode::Iota, 0),
+                };
+                let same = Op { opcode, operands: op.operands[..data.min(op.operands.len())].to_vec(), ..op.clone() };
+                return self.op(f, &same, args[..data.min(args.len())].to_vec(), depth, outer);
+            }
             Opcode::Gather => return self.gather(f, op, &args, &site),
             Opcode::Scatter => return self.scatter(f, op, &args, &site),
             _ => {}

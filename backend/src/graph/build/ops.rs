@@ -2,7 +2,7 @@
 
 use super::super::{NodeId, NodeOp};
 use super::*;
-use crate::hlo::{Attr, Op, Opcode};
+use crate::hlo::{Attr, Literal, Op, Opcode, TensorType};
 use crate::lower::math::{Direction, MapOp};
 
 impl Builder<'_> {
@@ -24,7 +24,10 @@ impl Builder<'_> {
         let dims_of = |n: &str| -> Vec<usize> { ints(n).iter().map(|&d| d as usize).collect() };
         let out = match op.opcode {
             Opcode::Constant => match op.attrs.get("value") {
-                Some(Attr::Dense(l)) => NodeOp::Const((**l).clone()),
+                Some(Attr::Dense(l)) => {
+                    let ty = TensorType { quant: None, ..l.ty.clone() };
+                    NodeOp::Const(Literal { ty, bytes: l.bytes.clone() })
+                }
                 _ => return Err(self.error(op.opcode.name(), op.loc, "constant without a dense value")),
             },
             Opcode::Iota => NodeOp::Iota(op.attrs.int("iota_dimension").unwrap_or(0) as usize),

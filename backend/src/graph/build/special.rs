@@ -12,6 +12,21 @@ const ERF_NUMERATOR: [f32; 7] =
     [-2.726_142_4e-10, 2.770_681_4e-8, -2.101_024e-6, -5.692_506_2e-5, -7.349_906_4e-4, -2.954_6e-3, -1.609_603_3e-2];
 const ERF_DENOMINATOR: [f32; 5] = [-1.456_607_2e-5, -2.133_740_5e-4, -1.682_827_e-3, -7.373_329_3e-3, -1.426_473_9e-2];
 
+/// Cephes' polynomials of `erfc(x) exp(x^2) x` in `1 / x^2`, for `x` in [1, 2] and beyond.
+const ERFC_NEAR: [f32; 9] = [
+    2.326_82e-2,
+    -1.387_039_4e-1,
+    3.687_424_7e-1,
+    -5.824_733e-1,
+    6.210_004_6e-1,
+    -4.944_515_3e-1,
+    3.404_88e-1,
+    -2.741_127e-1,
+    5.638_259_4e-1,
+];
+const ERFC_FAR: [f32; 8] =
+    [-1.047_766_4e1, 1.297_72e1, -7.495_518_7, 2.921_019, -1.015_265_3, 4.218_463_3e-1, -2.820_767_4e-1, 5.641_895e-1];
+
 /// Giles' polynomials of the inverse of erf, in `w - 2.5` and `sqrt(w) - 3` for `w = -ln(1 - x^2)`.
 const ERF_INV_CENTRE: [f32; 9] = [
     2.810_226_4e-8,
@@ -98,6 +113,26 @@ impl Chain<'_, '_> {
         let y = self.map(MapOp::Div, &[y, q]);
         let y = self.with(MapOp::Max, y, -1.0);
         self.with(MapOp::Min, y, 1.0)
+    }
+
+    /// `1 - erf(x)` cancels beyond 1, where the tail has a form of its own.
+    fn erfc(&mut self, x: NodeId) -> NodeId {
+        let (one, y) = (self.value(1.0), self.erf(x));
+        let near = self.map(MapOp::Sub, &[one, y]);
+        let a = self.map(MapOp::Abs, &[x]);
+        let s = self.map(MapOp::Mul, &[a, a]);
+        let n = self.map(MapOp::Neg, &[s]);
+        let e = self.map(MapOp::Exp, &[n]);
+        let r = self.map(MapOp::Div, &[one, a]);
+        let r2 = self.map(MapOp::Mul, &[r, r]);
+        let (p, q) = (self.polynomial(r2, &ERFC_NEAR), self.polynomial(r2, &ERFC_FAR));
+        let p = self.choose(a, Direction::Lt, 2.0, p, q);
+        let y = self.map(MapOp::Mul, &[e, r]);
+        let y = self.map(MapOp::Mul, &[y, p]);
+        let two = self.value(2.0);
+        let mirrored = self.map(MapOp::Sub, &[two, y]);
+        let far = self.choose(x, Direction::Lt, 0.0, mirrored, y);
+        self.choose(a, Direction::Gt, 1.0, far, near)
     }
 
     fn erf_inv(&mut self, x: NodeId) -> NodeId {
@@ -229,10 +264,7 @@ impl Chain<'_, '_> {
     pub(super) fn function(&mut self, op: Opcode, x: NodeId) -> Option<NodeId> {
         Some(match op {
             Opcode::ChloErf => self.erf(x),
-            Opcode::ChloErfc => {
-                let (one, y) = (self.value(1.0), self.erf(x));
-                self.map(MapOp::Sub, &[one, y])
-            }
+            Opcode::ChloErfc => self.erfc(x),
             Opcode::ChloErfInv => self.erf_inv(x),
             Opcode::ChloSinh => self.sinh(x),
             Opcode::ChloCosh => self.cosh(x),

@@ -129,7 +129,7 @@ pub struct Types {
 pub fn holds(t: DType) -> bool {
     match t.kind() {
         DTypeKind::Bool => true,
-        DTypeKind::Signed | DTypeKind::Unsigned => t.bits() >= 8 && t.bits() <= 32,
+        DTypeKind::Signed | DTypeKind::Unsigned => t.bits() <= 32,
         DTypeKind::Float => t == DType::F32 || Format::of(t).is_some(),
         DTypeKind::Complex => false,
     }
