@@ -36,7 +36,7 @@ impl Draw {
         attrs.int(BELOW).and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0).map(Draw::Below)
     }
 
-    fn attrs(self) -> AttrList {
+    pub(crate) fn attrs(self) -> AttrList {
         let mut attrs = AttrList::default();
         match self {
             Draw::Normal { mean, deviation } => {

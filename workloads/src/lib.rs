@@ -14,6 +14,7 @@
 mod attention;
 mod blocks;
 mod draw;
+pub mod llm;
 mod matmul;
 mod mlp;
 mod params;
@@ -38,6 +39,7 @@ pub static ALL: &[Workload] = &[
     qwen3_block::WORKLOAD,
     qwen3::WORKLOAD,
     resnet50::WORKLOAD,
+    llm::WORKLOAD,
 ];
 
 /// A program with parameters.
@@ -109,7 +111,7 @@ pub enum WorkloadError {
 }
 
 /// Largest array of a workload.
-const MAX_ARRAY_BYTES: u64 = 1 << 44;
+pub(crate) const MAX_ARRAY_BYTES: u64 = 1 << 44;
 
 /// The workload called `name`.
 ///

@@ -46,14 +46,16 @@ fn all_are_documented_and_build_by_default() {
     }
 }
 
-// Oracle: the workload's own type parameter.
+// Oracle: the workload's own type parameters.
 #[test]
 fn types_reach_every_array() {
     for w in ALL {
-        let module = w.build(&pairs("dtype=f16")).unwrap();
+        let types = w.params.iter().filter(|p| matches!(p.default, tpusim_workloads::ParamValue::Float(_)));
+        let given: Vec<_> = types.map(|p| (p.name.to_owned(), "f16".to_owned())).collect();
+        let module = w.build(&given).unwrap();
         let main = module.func("main").unwrap();
         // Tokens are numbers of rows, whatever the type of the weights.
-        let floats = main.params.iter().map(|p| main.ty(p.value).to_string()).filter(|t| !t.ends_with("xi32>"));
+        let floats = main.params.iter().map(|p| main.ty(p.value).to_string()).filter(|t| !t.ends_with("i32>"));
         assert!(floats.clone().count() > 0 && floats.into_iter().all(|t| t.ends_with("xf16>")), "{}", w.name);
     }
 }

@@ -1,0 +1,318 @@
+//! One decoder block, forward and backward.
+//!
+//! What a block computes on the way is asked of a [`Tape`]: the backward pass takes from it what the forward pass stored, and computes
+//! the rest again from the block's input.
+
+use tpusim_backend::hlo::{FuncBuilder, TensorType, ValueId};
+use tpusim_isa::num::DType;
+
+use super::attention::{self, Known, Sizes};
+use super::math;
+use super::mesh::{Axis, BATCH, Mesh};
+use super::models::{Model, Norm};
+use super::weights::Named;
+
+/// What a layer keeps for its backward pass, beside its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remat {
+    /// Nothing: the backward pass computes the block again.
+    Full,
+    /// Results of products and of attention; what is elementwise is computed again.
+    Dots,
+    /// Whatever the gradients read.
+    None,
+}
+
+/// Everything about a block that does not change with the layer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block<'a> {
+    pub model: &'a Model,
+    pub mesh: Mesh,
+    pub batch: i64,
+    pub seq: i64,
+    /// Positions of a block of attention.
+    pub tile: i64,
+    /// Type of activations.
+    pub dtype: DType,
+    /// Type of the gradients of weights.
+    pub gradient: DType,
+    pub remat: Remat,
+}
+
+/// Values of a block by name.
+pub(super) struct Tape<'a> {
+    pub weights: &'a Named,
+    /// Cosines and sines, if positions are rotary.
+    pub tables: Option<(ValueId, ValueId)>,
+    pub x: ValueId,
+    pub known: Named,
+}
+
+type F<'a, 'm> = &'a mut FuncBuilder<'m>;
+
+const HEADS: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor], &[]];
+const HIDDEN: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor]];
+const MODEL: &[&[Axis]] = &[BATCH, &[], &[]];
+
+impl Block<'_> {
+    /// Names and types of what the forward pass stores of a layer beside its input.
+    pub fn kept(&self) -> Vec<(&'static str, TensorType)> {
+        let m = self.model;
+        let ty = |inner: &[i64]| TensorType::new([&[self.batch, self.seq], inner].concat(), self.dtype);
+        let (heads, kv) = (ty(&[m.heads, m.dim]), ty(&[m.kv_heads, m.dim]));
+        let log_sum = TensorType::new(self.sizes().rows(), DType::F32);
+        let gated = m.norm == Norm::Rms;
+        let mut kept = Vec::new();
+        if self.remat != Remat::Full {
+            kept.extend([("q", heads.clone()), ("k", kv.clone()), ("v", kv.clone())]);
+            kept.extend([("o", heads.clone()), ("log_sum", log_sum), ("middle", ty(&[m.d])), ("u", ty(&[m.ff]))]);
+            if gated {
+                kept.push(("g", ty(&[m.ff])));
+            }
+        }
+        if self.remat == Remat::None {
+            kept.extend([("h", ty(&[m.d])), ("h2", ty(&[m.d])), ("a", ty(&[m.ff]))]);
+            if m.qk_norm || m.rope_base.is_some() {
+                kept.extend([("qr", heads), ("kr", kv)]);
+            }
+        }
+        kept
+    }
+
+    fn sizes(&self) -> Sizes {
+        let Model { heads, kv_heads, dim, .. } = *self.model;
+        Sizes { batch: self.batch, seq: self.seq, kv_heads, group: heads / kv_heads, dim, block: self.tile }
+    }
+
+    /// A norm with the weights called `name`.
+    pub fn norm(&self, f: F<'_, '_>, w: &Named, name: &str, x: ValueId) -> ValueId {
+        let (weight, bias) = (w.get(f, name), w.find(&format!("{name}_bias")));
+        math::norm(f, self.model.norm, x, weight, bias, self.model.epsilon)
+    }
+
+    fn weight(&self, f: F<'_, '_>, t: &Tape<'_>, name: &str) -> ValueId {
+        let w = t.weights.get(f, name);
+        f.convert(w, self.dtype)
+    }
+
+    /// The last dimensions of `x` contracted with the first of a weight, and a bias if the model has one of that name.
+    fn product(&self, f: F<'_, '_>, t: &Tape<'_>, x: ValueId, name: &str, bias: &str) -> ValueId {
+        let w = self.weight(f, t, name);
+        let inner: Vec<i64> = (2..f.dims(x).len() as i64).collect();
+        let first: Vec<i64> = (0..inner.len() as i64).collect();
+        let y = math::contract(f, x, w, (&inner, &first), self.dtype);
+        let Some(b) = t.weights.find(bias) else { return y };
+        let b = f.convert(b, self.dtype);
+        let dims = f.dims(y);
+        let at: Vec<i64> = (2..dims.len() as i64).collect();
+        let b = f.broadcast_along(b, &at, &dims);
+        f.add(y, b)
+    }
+
+    /// The value called `name`: from the tape, else computed from others and kept there.
+    fn value(&self, f: F<'_, '_>, t: &mut Tape<'_>, name: &'static str) -> ValueId {
+        if let Some(v) = t.known.find(name) {
+            return v;
+        }
+        let m = self.model;
+        let v = match name {
+            "h" => self.norm(f, t.weights, "attention_norm", t.x),
+            "q" | "k" | "v" => {
+                let h = self.value(f, t, "h");
+                f.name(format!("layer/attention/{name}"));
+                match name {
+                    "q" => self.product(f, t, h, "wq", "bq"),
+                    "k" => self.product(f, t, h, "wk", "bk"),
+                    _ => self.product(f, t, h, "wv", "bv"),
+                }
+            }
+            "qr" | "kr" => {
+                let (from, scale) = if name == "qr" { ("q", "q_norm") } else { ("k", "k_norm") };
+                let mut x = self.value(f, t, from);
+                f.name("layer/attention/rope");
+                if m.qk_norm {
+                    x = self.norm(f, t.weights, scale, x);
+                }
+                if let Some(tables) = t.tables {
+                    x = math::rope(f, x, tables, false);
+                }
+                if name == "qr" { self.mesh.constrain(f, x, HEADS) } else { x }
+            }
+            "o" | "log_sum" => {
+                let (q, k, v) = (self.value(f, t, "qr"), self.value(f, t, "kr"), self.value(f, t, "v"));
+                f.name("layer/attention/core");
+                let (o, log_sum) = attention::forward(f, &self.sizes(), q, k, v);
+                t.known.set("o", o);
+                t.known.set("log_sum", log_sum);
+                return if name == "o" { o } else { log_sum };
+            }
+            "middle" => {
+                let o = self.value(f, t, "o");
+                f.name("layer/attention/out");
+                let y = self.product(f, t, o, "wo", "bo");
+                let y = f.add(t.x, y);
+                self.mesh.constrain(f, y, MODEL)
+            }
+            "h2" => {
+                let x = self.value(f, t, "middle");
+                f.name("layer/mlp_norm");
+                self.norm(f, t.weights, "mlp_norm", x)
+            }
+            "g" | "u" => {
+                let h = self.value(f, t, "h2");
+                f.name("layer/mlp/up");
+                let (weight, bias) = if name == "g" { ("gate", "") } else { ("up", "up_bias") };
+                self.product(f, t, h, weight, bias)
+            }
+            _ => {
+                let u = self.value(f, t, "u");
+                let a = if m.norm == Norm::Rms {
+                    let g = self.value(f, t, "g");
+                    math::swiglu(f, g, u)
+                } else {
+                    math::gelu(f, u)
+                };
+                self.mesh.constrain(f, a, HIDDEN)
+            }
+        };
+        t.known.set(name, v);
+        v
+    }
+
+    /// The block's output, and on the tape what led to it.
+    pub fn forward(&self, f: F<'_, '_>, t: &mut Tape<'_>) -> ValueId {
+        f.name("layer/attention_norm");
+        let middle = self.value(f, t, "middle");
+        let a = self.value(f, t, "a");
+        f.name("layer/mlp/down");
+        let y = self.product(f, t, a, "down", "down_bias");
+        let y = f.add(middle, y);
+        let y = self.mesh.constrain(f, y, MODEL);
+        // What was not needed on the way, such as the logarithms of a stored tape.
+        for (name, _) in self.kept() {
+            self.value(f, t, name);
+        }
+        y
+    }
+
+    /// Gradient of a product: of its input, `w` having `inner` input dimensions; of the weight and its bias into `grads`.
+    fn product_gradient(
+        &self,
+        f: F<'_, '_>,
+        t: &Tape<'_>,
+        grads: &mut Named,
+        (x, dy): (ValueId, ValueId),
+        (name, bias): (&'static str, &'static str),
+    ) -> ValueId {
+        let over: &[i64] = &[0, 1];
+        let dw = math::contract(f, x, dy, (over, over), self.gradient);
+        grads.set(name, dw);
+        if t.weights.find(bias).is_some() {
+            let db = math::sum_wide(f, dy, over);
+            let db = f.convert(db, self.gradient);
+            grads.set(bias, db);
+        }
+        let w = self.weight(f, t, name);
+        let (free, outer) = (f.dims(x).len() as i64 - 2, f.dims(dy).len() as i64 - 2);
+        let inner: Vec<i64> = (2..2 + outer).collect();
+        let last: Vec<i64> = (free..free + outer).collect();
+        math::contract(f, dy, w, (&inner, &last), self.dtype)
+    }
+
+    /// Gradient of the norm called `name` at `x`.
+    pub fn norm_gradient(
+        &self,
+        f: F<'_, '_>,
+        w: &Named,
+        grads: &mut Named,
+        (name, bias): (&'static str, &'static str),
+        (x, dy): (ValueId, ValueId),
+    ) -> ValueId {
+        let weight = w.get(f, name);
+        let (dx, dw, db) = math::norm_gradient(f, self.model.norm, x, weight, dy, self.model.epsilon);
+        let dw = f.convert(dw, self.gradient);
+        grads.set(name, dw);
+        if w.find(bias).is_some() {
+            let db = f.convert(db, self.gradient);
+            grads.set(bias, db);
+        }
+        dx
+    }
+
+    /// The gradient of the block's input from that of its output, and the gradients of its weights.
+    pub fn backward(&self, f: F<'_, '_>, t: &mut Tape<'_>, dy: ValueId) -> (ValueId, Named) {
+        let mut grads = Named::default();
+        f.name("layer/attention_norm");
+        let (a, u) = (self.value(f, t, "a"), self.value(f, t, "u"));
+        let (h2, middle) = (self.value(f, t, "h2"), self.value(f, t, "middle"));
+        f.name("layer/mlp/down/gradient");
+        let da = self.product_gradient(f, t, &mut grads, (a, dy), ("down", "down_bias"));
+        let da = self.mesh.constrain(f, da, HIDDEN);
+        f.name("layer/mlp/up/gradient");
+        let dh = if self.model.norm == Norm::Rms {
+            let g = self.value(f, t, "g");
+            let (dg, du) = math::swiglu_gradient(f, g, u, da);
+            let one = self.product_gradient(f, t, &mut grads, (h2, du), ("up", ""));
+            let two = self.product_gradient(f, t, &mut grads, (h2, dg), ("gate", ""));
+            f.add(one, two)
+        } else {
+            let du = math::gelu_gradient(f, u, da);
+            self.product_gradient(f, t, &mut grads, (h2, du), ("up", "up_bias"))
+        };
+        f.name("layer/mlp_norm/gradient");
+        let dx = self.norm_gradient(f, t.weights, &mut grads, ("mlp_norm", "mlp_norm_bias"), (middle, dh));
+        let dm = f.add(dy, dx);
+        let dm = self.mesh.constrain(f, dm, MODEL);
+        let dh = self.attention_gradient(f, t, &mut grads, dm);
+        f.name("layer/attention_norm/gradient");
+        let names = ("attention_norm", "attention_norm_bias");
+        let dx = self.norm_gradient(f, t.weights, &mut grads, names, (t.x, dh));
+        let dx = f.add(dm, dx);
+        (self.mesh.constrain(f, dx, MODEL), grads)
+    }
+
+    /// From the gradient after attention to that of its normalised input.
+    fn attention_gradient(&self, f: F<'_, '_>, t: &mut Tape<'_>, grads: &mut Named, dm: ValueId) -> ValueId {
+        let h = self.value(f, t, "h");
+        let known = Known {
+            q: self.value(f, t, "qr"),
+            k: self.value(f, t, "kr"),
+            v: self.value(f, t, "v"),
+            o: self.value(f, t, "o"),
+            log_sum: self.value(f, t, "log_sum"),
+        };
+        f.name("layer/attention/out/gradient");
+        let go = self.product_gradient(f, t, grads, (known.o, dm), ("wo", "bo"));
+        f.name("layer/attention/core/gradient");
+        let [dq, dk, dv] = attention::backward(f, &self.sizes(), known, go);
+        f.name("layer/attention/rope/gradient");
+        let dq = self.mesh.constrain(f, dq, HEADS);
+        let dq = self.position_gradient(f, t, grads, dq, ("q", "q_norm"));
+        let dk = self.position_gradient(f, t, grads, dk, ("k", "k_norm"));
+        f.name("layer/attention/qkv/gradient");
+        let one = self.product_gradient(f, t, grads, (h, dq), ("wq", "bq"));
+        let two = self.product_gradient(f, t, grads, (h, dk), ("wk", "bk"));
+        let three = self.product_gradient(f, t, grads, (h, dv), ("wv", "bv"));
+        let sum = f.add(one, two);
+        f.add(sum, three)
+    }
+
+    /// Gradient of the rotation and the norm of queries or keys.
+    fn position_gradient(
+        &self,
+        f: F<'_, '_>,
+        t: &mut Tape<'_>,
+        grads: &mut Named,
+        mut dy: ValueId,
+        (from, scale): (&'static str, &'static str),
+    ) -> ValueId {
+        if let Some(tables) = t.tables {
+            dy = math::rope(f, dy, tables, true);
+        }
+        if self.model.qk_norm {
+            let x = self.value(f, t, from);
+            dy = self.norm_gradient(f, t.weights, grads, (scale, ""), (x, dy));
+        }
+        dy
+    }
+}

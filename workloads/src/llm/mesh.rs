@@ -1,0 +1,96 @@
+//! The mesh of devices, and Shardy's notation of who has which part of an array.
+
+use tpusim_backend::hlo::{Attr, FuncBuilder, ModuleBuilder, Type, ValueId};
+use tpusim_isa::num::DType;
+
+/// An axis of the mesh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Axis {
+    /// Copies of the model, each with its part of the batch.
+    Data,
+    /// Parts of the batch whose devices also share weights and optimizer state.
+    Fsdp,
+    /// Parts of heads, hidden channels and vocabulary.
+    Tensor,
+}
+
+/// Sizes of the mesh's axes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mesh {
+    /// Size of [`Axis::Data`].
+    pub data: i64,
+    /// Size of [`Axis::Fsdp`].
+    pub fsdp: i64,
+    /// Size of [`Axis::Tensor`].
+    pub tensor: i64,
+}
+
+/// How one array is cut: axes of each dimension.
+pub(super) type Cut = Vec<Vec<Axis>>;
+
+/// The dimension that runs over the batch.
+pub(super) const BATCH: &[Axis] = &[Axis::Data, Axis::Fsdp];
+
+impl Mesh {
+    /// One device.
+    pub const ONE: Mesh = Mesh { data: 1, fsdp: 1, tensor: 1 };
+
+    /// Number of devices, saturating.
+    pub fn devices(&self) -> i64 {
+        self.data.saturating_mul(self.fsdp).saturating_mul(self.tensor)
+    }
+
+    /// Size of an axis.
+    pub fn size(&self, axis: Axis) -> i64 {
+        match axis {
+            Axis::Data => self.data,
+            Axis::Fsdp => self.fsdp,
+            Axis::Tensor => self.tensor,
+        }
+    }
+
+    /// Into how many parts `axes` cut a dimension.
+    pub(super) fn parts(&self, axes: &[Axis]) -> i64 {
+        axes.iter().fold(1, |n, a| n.saturating_mul(self.size(*a)))
+    }
+
+    fn name(axis: Axis) -> &'static str {
+        match axis {
+            Axis::Data => "data",
+            Axis::Fsdp => "fsdp",
+            Axis::Tensor => "tensor",
+        }
+    }
+
+    /// Adds the mesh to the module, if there is more than one device.
+    pub(super) fn declare(&self, m: &mut ModuleBuilder) {
+        if self.devices() == 1 {
+            return;
+        }
+        let axes = [Axis::Data, Axis::Fsdp, Axis::Tensor].map(|a| format!("\"{}\"={}", Mesh::name(a), self.size(a)));
+        m.mesh("mesh", Attr::Opaque(format!("sdy.mesh<[{}]>", axes.join(", "))));
+        m.attr("mhlo.num_partitions", Attr::Int(self.devices(), Type::Scalar(DType::I32)));
+        m.attr("mhlo.num_replicas", Attr::Int(1, Type::Scalar(DType::I32)));
+    }
+
+    /// The text of a cut, none for one device.
+    pub(super) fn sharding(&self, cut: &[Vec<Axis>]) -> Option<String> {
+        if self.devices() == 1 {
+            return None;
+        }
+        let dims = cut.iter().map(|axes| {
+            let names = axes.iter().filter(|a| self.size(**a) > 1).map(|a| format!("\"{}\"", Mesh::name(*a)));
+            format!("{{{}}}", names.collect::<Vec<_>>().join(", "))
+        });
+        Some(format!("sdy.sharding<@mesh, [{}]>", dims.collect::<Vec<_>>().join(", ")))
+    }
+
+    /// `x` held to a cut.
+    pub(super) fn constrain(&self, f: &mut FuncBuilder<'_>, x: ValueId, cut: &[&[Axis]]) -> ValueId {
+        let cut: Cut = cut.iter().map(|axes| axes.to_vec()).collect();
+        match self.sharding(&cut) {
+            Some(text) => f.sharding_constraint(x, &text),
+            None => x,
+        }
+    }
+}

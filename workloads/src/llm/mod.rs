@@ -1,0 +1,131 @@
+//! Training steps of decoder models, as programs for a whole mesh of devices.
+//!
+//! A step is what JAX emits for a scanned, rematerialised model: weights of all layers stacked, a loop over layers that keeps each
+//! layer's input, the loss, a loop back over the layers that computes each again and gives its gradients, and the optimizer's update.
+//! Shapes are those of the whole batch and model; Shardy's annotations say how a mesh cuts them.
+//!
+//! ```
+//! use tpusim_workloads::llm::{Model, Options, train_step};
+//! let model = Model { layers: 2, ..*Model::find("qwen3-0.6b").unwrap() };
+//! let module = train_step(&model, &Options { batch: 1, seq: 128, ..Options::default() })?;
+//! assert!(module.func("main").is_some());
+//! # Ok::<(), tpusim_workloads::WorkloadError>(())
+//! ```
+
+mod attention;
+mod layer;
+mod math;
+mod mesh;
+mod models;
+mod optimizer;
+mod step;
+mod train;
+mod weights;
+
+use tpusim_backend::hlo::{Module, TensorType, Verified};
+use tpusim_isa::num::DType;
+
+pub use layer::Remat;
+pub use mesh::{Axis, Mesh};
+pub use models::{Experts, Latent, MODELS, Model, Norm, UsefulFlops};
+pub use optimizer::{BETA1, BETA2, EPSILON, Optimizer, RATE};
+pub(crate) use train::WORKLOAD;
+
+use crate::{MAX_ARRAY_BYTES, WorkloadError};
+
+/// How a step is written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// Sequences of the whole batch.
+    pub batch: i64,
+    /// Tokens of a sequence.
+    pub seq: i64,
+    /// The mesh.
+    pub mesh: Mesh,
+    /// What layers keep for the backward pass.
+    pub remat: Remat,
+    /// The optimizer.
+    pub optimizer: Optimizer,
+    /// Type of activations, and of weights where they are multiplied.
+    pub dtype: DType,
+    /// Type in which weights are held and their gradients summed: f32 for master weights.
+    pub weights: DType,
+    /// Type of the optimizer's moments.
+    pub state: DType,
+    /// Positions of a block of attention; none for the largest divisor of `seq` up to 512.
+    pub attention_block: Option<i64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            batch: 1,
+            seq: 2048,
+            mesh: Mesh::ONE,
+            remat: Remat::Full,
+            optimizer: Optimizer::Adam,
+            dtype: DType::BF16,
+            weights: DType::BF16,
+            state: DType::F32,
+            attention_block: None,
+        }
+    }
+}
+
+/// Most pairs of blocks that attention visits: their places are a table in the program.
+const MAX_PAIRS: i64 = 1 << 20;
+
+impl Options {
+    /// Positions of a block of attention.
+    pub(crate) fn tile(&self) -> i64 {
+        let divisors = (1..=self.seq.min(512)).rev().find(|n| self.seq % n == 0);
+        self.attention_block.or(divisors).unwrap_or(1)
+    }
+
+    fn check(&self, m: &Model) -> Result<(), WorkloadError> {
+        let refuse = |text: String| Err(WorkloadError::Combination(text));
+        let Model { heads, kv_heads, dim, .. } = *m;
+        let sizes = [self.batch, self.seq, self.tile(), m.layers, m.d, m.ff, heads, kv_heads, dim, m.vocab];
+        let axes = [self.mesh.data, self.mesh.fsdp, self.mesh.tensor];
+        if sizes.iter().chain(&axes).any(|n| !(1..=crate::MAX_SIZE).contains(n)) {
+            return refuse(format!("a size is not from 1 to {}", crate::MAX_SIZE));
+        }
+        if m.experts.is_some() || m.latent.is_some() {
+            return refuse(format!("no training step for `{}` yet: it has experts or latent attention", m.name));
+        }
+        if heads % kv_heads != 0 {
+            return refuse(format!("kv_heads={kv_heads} does not divide heads={heads}"));
+        }
+        if dim % 2 != 0 {
+            return refuse(format!("dim={dim} is odd; rotary positions need pairs"));
+        }
+        let largest = m.d.max(m.ff).max(m.vocab).max(heads.saturating_mul(dim));
+        let ty = TensorType::new([self.batch, self.seq, largest], self.dtype);
+        if ty.bytes().is_none_or(|b| b > MAX_ARRAY_BYTES) {
+            return Err(WorkloadError::TooLarge { ty: ty.to_string() });
+        }
+        if m.rope_base.is_none() && self.seq > m.context {
+            return refuse(format!("seq={}: `{}` has {} positions", self.seq, m.name, m.context));
+        }
+        let tile = self.tile();
+        if self.seq % tile != 0 {
+            return refuse(format!("attention_block={tile} does not divide seq={}", self.seq));
+        }
+        let blocks = self.seq / tile;
+        if blocks.saturating_mul(blocks + 1) / 2 > MAX_PAIRS {
+            return refuse(format!("attention_block={tile} cuts seq={} into more than {MAX_PAIRS} pairs", self.seq));
+        }
+        Ok(())
+    }
+}
+
+/// One step of training `model`: `main` takes the weights (those of layers first, stacked), the moments in the same order, the number of
+/// steps so far `i32[]`, and `tokens` and `targets` `i32[batch, seq]`; it returns weights, moments and steps, which are donated, and the
+/// loss `f32[]`.
+///
+/// # Errors
+/// Sizes that do not go together or with the mesh, and models with experts or latent attention.
+pub fn train_step(model: &Model, options: &Options) -> Result<Verified<Module>, WorkloadError> {
+    options.check(model)?;
+    step::build(model, options)
+}

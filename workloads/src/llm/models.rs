@@ -1,0 +1,254 @@
+//! Shapes of published language models, and what a step of training them computes.
+
+/// How a block normalises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Norm {
+    /// Root mean square, a factor per channel.
+    Rms,
+    /// Mean and variance, a factor and a bias per channel; products have biases too.
+    Layer,
+}
+
+/// A mixture of experts in the place of the dense MLP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Experts {
+    /// Experts that tokens are routed to.
+    pub count: i64,
+    /// How many each token visits.
+    pub active: i64,
+    /// Experts that every token visits.
+    pub shared: i64,
+    /// Hidden width of one.
+    pub ff: i64,
+    /// Layers at the start that have the dense MLP instead.
+    pub dense_layers: i64,
+}
+
+/// Multi-head latent attention: widths of the low-rank projections and of the parts of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Latent {
+    /// Rank of the queries' projection.
+    pub q_rank: i64,
+    /// Rank of keys and values.
+    pub kv_rank: i64,
+    /// Part of a head's key that is not rotated.
+    pub nope: i64,
+    /// Part that is, shared by all heads.
+    pub rope: i64,
+    /// A head's value.
+    pub value: i64,
+}
+
+/// A decoder-only model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Model {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// Where the numbers are published.
+    pub source: &'static str,
+    /// Decoder blocks.
+    pub layers: i64,
+    /// Width.
+    pub d: i64,
+    /// Hidden width of the dense MLP.
+    pub ff: i64,
+    /// Query heads.
+    pub heads: i64,
+    /// Key and value heads.
+    pub kv_heads: i64,
+    /// Size of a head.
+    pub dim: i64,
+    /// Tokens there are.
+    pub vocab: i64,
+    /// Whether the embedding's rows also give the logits.
+    pub tied: bool,
+    /// Norms.
+    pub norm: Norm,
+    /// What a norm adds to the variance.
+    pub epsilon: f64,
+    /// Whether each head's queries and keys are normalised.
+    pub qk_norm: bool,
+    /// Base of the rotary positions; none if positions are a learned table.
+    pub rope_base: Option<f64>,
+    /// Longest sequence.
+    pub context: i64,
+    /// Experts, if it has them.
+    pub experts: Option<Experts>,
+    /// Latent attention, if it has that.
+    pub latent: Option<Latent>,
+}
+
+const QWEN3: Model = Model {
+    name: "",
+    source: "",
+    layers: 0,
+    d: 0,
+    ff: 0,
+    heads: 0,
+    kv_heads: 8,
+    dim: 128,
+    vocab: 151_936,
+    tied: false,
+    norm: Norm::Rms,
+    epsilon: 1e-6,
+    qk_norm: true,
+    rope_base: Some(1e6),
+    context: 40_960,
+    experts: None,
+    latent: None,
+};
+
+/// Without the rescaling of rotary frequencies for long contexts, which changes numbers but no operation.
+const LLAMA31: Model =
+    Model { vocab: 128_256, epsilon: 1e-5, qk_norm: false, rope_base: Some(5e5), context: 131_072, ..QWEN3 };
+
+/// Models by name.
+#[rustfmt::skip]
+pub static MODELS: &[Model] = &[
+    Model { name: "qwen3-0.6b", source: "huggingface.co/Qwen/Qwen3-0.6B config.json", layers: 28, d: 1024, ff: 3072, heads: 16, tied: true, ..QWEN3 },
+    Model { name: "qwen3-8b", source: "huggingface.co/Qwen/Qwen3-8B config.json", layers: 36, d: 4096, ff: 12_288, heads: 32, ..QWEN3 },
+    Model { name: "qwen3-32b", source: "huggingface.co/Qwen/Qwen3-32B config.json", layers: 64, d: 5120, ff: 25_600, heads: 64, ..QWEN3 },
+    Model {
+        name: "qwen3-235b-a22b", source: "huggingface.co/Qwen/Qwen3-235B-A22B config.json", layers: 94, d: 4096, ff: 12_288, heads: 64, kv_heads: 4,
+        experts: Some(Experts { count: 128, active: 8, shared: 0, ff: 1536, dense_layers: 0 }), ..QWEN3
+    },
+    Model { name: "llama3.1-8b", source: "huggingface.co/meta-llama/Llama-3.1-8B config.json", layers: 32, d: 4096, ff: 14_336, heads: 32, ..LLAMA31 },
+    Model { name: "llama3.1-70b", source: "huggingface.co/meta-llama/Llama-3.1-70B config.json", layers: 80, d: 8192, ff: 28_672, heads: 64, ..LLAMA31 },
+    Model { name: "llama3.1-405b", source: "huggingface.co/meta-llama/Llama-3.1-405B config.json", layers: 126, d: 16_384, ff: 53_248, heads: 128, ..LLAMA31 },
+    Model {
+        name: "gpt3-175b", source: "arXiv:2005.14165 table 2.1; vocabulary and context of GPT-2", layers: 96, d: 12_288, ff: 49_152, heads: 96,
+        kv_heads: 96, vocab: 50_257, tied: true, norm: Norm::Layer, epsilon: 1e-5, qk_norm: false, rope_base: None, context: 2048, ..QWEN3
+    },
+    Model {
+        name: "mixtral-8x7b", source: "huggingface.co/mistralai/Mixtral-8x7B-v0.1 config.json", layers: 32, d: 4096, ff: 14_336, heads: 32,
+        vocab: 32_000, epsilon: 1e-5, qk_norm: false, context: 32_768,
+        experts: Some(Experts { count: 8, active: 2, shared: 0, ff: 14_336, dense_layers: 0 }), ..QWEN3
+    },
+    Model {
+        name: "deepseek-v3", source: "huggingface.co/deepseek-ai/DeepSeek-V3 config.json", layers: 61, d: 7168, ff: 18_432, heads: 128,
+        kv_heads: 128, vocab: 129_280, qk_norm: false, rope_base: Some(1e4), context: 163_840,
+        experts: Some(Experts { count: 256, active: 8, shared: 1, ff: 2048, dense_layers: 3 }),
+        latent: Some(Latent { q_rank: 1536, kv_rank: 512, nope: 128, rope: 64, value: 128 }), ..QWEN3
+    },
+];
+
+/// The names of [`MODELS`].
+pub(super) const NAMES: &[&str] = &[
+    "qwen3-0.6b",
+    "qwen3-8b",
+    "qwen3-32b",
+    "qwen3-235b-a22b",
+    "llama3.1-8b",
+    "llama3.1-70b",
+    "llama3.1-405b",
+    "gpt3-175b",
+    "mixtral-8x7b",
+    "deepseek-v3",
+];
+
+/// Useful floating-point operations of one training step, a multiply-add counted as two, backward as twice the forward pass, and nothing
+/// for what is computed again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsefulFlops {
+    /// `6 N` a token, where `N` are the weights that multiply a token: all matrices, with the logits' and without the embedding's lookup;
+    /// of experts those that a token visits.
+    pub weights: u64,
+    /// `12 layers heads dim seq` a token: scores and weighted values of all pairs of positions, as PaLM (arXiv:2204.02311, appendix B)
+    /// and most reports count them, though a causal model needs half.
+    pub attention: u64,
+}
+
+impl UsefulFlops {
+    /// What MFU is held against: weights and attention, pairs that a causal mask hides included.
+    pub fn total(&self) -> u64 {
+        self.weights.saturating_add(self.attention)
+    }
+
+    /// Weights and the half of attention that a causal mask leaves.
+    pub fn causal(&self) -> u64 {
+        self.weights.saturating_add(self.attention / 2)
+    }
+}
+
+impl Model {
+    /// The model called `name`.
+    pub fn find(name: &str) -> Option<&'static Model> {
+        MODELS.iter().find(|m| m.name == name)
+    }
+
+    /// Weights of a layer's attention.
+    fn attention_weights(&self) -> i64 {
+        let Model { d, heads, kv_heads, dim, .. } = *self;
+        match self.latent {
+            None => 2 * d * dim * (heads + kv_heads),
+            Some(l) => {
+                let q = l.q_rank * (d + heads * (l.nope + l.rope));
+                let kv = d * (l.kv_rank + l.rope) + l.kv_rank * heads * (l.nope + l.value);
+                q + kv + heads * l.value * d
+            }
+        }
+    }
+
+    /// Weights of the MLPs of all layers: all there are, or those that one token visits.
+    fn mlp_weights(&self, active: bool) -> i64 {
+        let matrices = if self.norm == Norm::Layer { 2 } else { 3 };
+        let dense = matrices * self.d * self.ff;
+        match self.experts {
+            None => self.layers * dense,
+            Some(e) => {
+                let visited = if active { e.active } else { e.count } + e.shared;
+                let layer = matrices * self.d * e.ff * visited + self.d * e.count;
+                e.dense_layers * dense + (self.layers - e.dense_layers) * layer
+            }
+        }
+    }
+
+    /// Weights of all matrices, embeddings included; norms and biases, less than a thousandth, are not.
+    pub fn parameters(&self) -> i64 {
+        let tables = self.vocab * self.d * if self.tied { 1 } else { 2 };
+        let positions = if self.rope_base.is_none() { self.context * self.d } else { 0 };
+        tables + positions + self.layers * self.attention_weights() + self.mlp_weights(false)
+    }
+
+    /// What a training step on `batch` sequences of `seq` tokens has to compute.
+    pub fn useful_flops(&self, batch: i64, seq: i64) -> UsefulFlops {
+        let tokens = i128::from(batch) * i128::from(seq);
+        let n = self.layers * self.attention_weights() + self.mlp_weights(true) + self.vocab * self.d;
+        // Keys and values of latent attention differ in size.
+        let (key, value) = self.latent.map_or((self.dim, self.dim), |l| (l.nope + l.rope, l.value));
+        let pairs = 6 * i128::from(self.layers) * i128::from(self.heads) * i128::from(key + value) * i128::from(seq);
+        let flops = |v: i128| u64::try_from(v).unwrap_or(u64::MAX);
+        UsefulFlops { weights: flops(6 * i128::from(n) * tokens), attention: flops(pairs * tokens) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Oracle: the table itself.
+    #[test]
+    fn every_model_can_be_chosen() {
+        assert_eq!(MODELS.iter().map(|m| m.name).collect::<Vec<_>>(), NAMES);
+        assert!(MODELS.iter().all(|m| !m.source.is_empty() && m.heads % m.kv_heads == 0));
+    }
+
+    // Oracle: the counts of parameters that the models are published with, in billions.
+    #[test]
+    fn parameters_are_those_published() {
+        let published = [0.6, 8.2, 32.8, 235.0, 8.0, 70.6, 405.0, 175.0, 46.7, 671.0];
+        for (m, want) in MODELS.iter().zip(published) {
+            let found = m.parameters() as f64 / 1e9;
+            assert!((found - want).abs() < 0.012 * want, "{}: {found} for {want}", m.name);
+        }
+    }
+
+    // Oracle: the formula by hand: 6 * (32 * 218,103,808 + 128256 * 4096) + 12 * 32 * 32 * 128 * 4096 for each of 4096 tokens.
+    #[test]
+    fn flops_of_llama() {
+        let flops = Model::find("llama3.1-8b").unwrap().useful_flops(1, 4096);
+        assert_eq!(flops.weights, 6 * (32 * 218_103_808 + 128_256 * 4096) * 4096);
+        assert_eq!(flops.attention, 12 * 32 * 32 * 128 * 4096 * 4096);
+        assert_eq!(flops.total() - flops.causal(), flops.attention / 2);
+    }
+}

@@ -1,0 +1,410 @@
+//! Training steps: the loss, every weight's gradient and the optimizer's update.
+
+use tpusim_backend::eval::{Tensor, eval_module};
+use tpusim_backend::hlo::{Attr, Module, TensorType, Verified};
+use tpusim_isa::num::DType;
+use tpusim_workloads::llm::{
+    BETA1, BETA2, EPSILON, MODELS, Mesh, Model, Norm, Optimizer, Options, RATE, Remat, train_step,
+};
+
+/// Two layers that are small enough to differentiate by hand.
+fn tiny(name: &str) -> Model {
+    let m = *Model::find(name).unwrap();
+    let kv_heads = if m.kv_heads == m.heads { 4 } else { 2 };
+    Model { layers: 2, d: 32, ff: 24, heads: 4, kv_heads, dim: 8, vocab: 64, context: 20, ..m }
+}
+
+const OPTIONS: Options = Options {
+    batch: 2,
+    seq: 16,
+    mesh: Mesh::ONE,
+    remat: Remat::Full,
+    optimizer: Optimizer::Adam,
+    dtype: DType::F32,
+    weights: DType::F32,
+    state: DType::F32,
+    attention_block: Some(4),
+};
+
+struct Param {
+    name: String,
+    ty: TensorType,
+}
+
+fn params(module: &Verified<Module>) -> Vec<Param> {
+    let main = module.func("main").unwrap();
+    let one = |p: &tpusim_backend::hlo::Param| Param {
+        name: module.locs.name(p.loc).unwrap().to_owned(),
+        ty: main.ty(p.value).tensor().unwrap().clone(),
+    };
+    main.params.iter().map(one).collect()
+}
+
+/// Values without a pattern, around one for norms, small for the rest.
+fn values(name: &str, n: usize, index: usize) -> Vec<f64> {
+    let scale = name.ends_with("_norm");
+    let v = |i: usize| ((i * 7919 + index * 104_729) % 1009) as f64 / 1009.0 - 0.5;
+    (0..n).map(|i| if scale { 1.0 + 0.4 * v(i) } else { 0.5 * v(i) }).map(|v| f64::from(v as f32)).collect()
+}
+
+fn tokens(n: usize, seed: usize) -> Vec<i64> {
+    (0..n).map(|i| ((i * 29 + i * i * 5 + seed) % 64) as i64).collect()
+}
+
+/// Inputs of the first step: weights, no moments, tokens and targets.
+fn inputs(module: &Verified<Module>) -> Vec<Tensor> {
+    let one = |(i, p): (usize, &Param)| {
+        let n = p.ty.elements().unwrap() as usize;
+        match p.name.as_str() {
+            "step" => Tensor::from_i64(&[], DType::I32, &[0]),
+            "tokens" => Tensor::from_i64(&p.ty.dims, DType::I32, &tokens(n, 3)),
+            "targets" => Tensor::from_i64(&p.ty.dims, DType::I32, &tokens(n, 17)),
+            name if name.starts_with("m/") || name.starts_with("v/") => {
+                Tensor::from_f64(&p.ty.dims, p.ty.dtype, &vec![0.0; n])
+            }
+            name => Tensor::from_f64(&p.ty.dims, p.ty.dtype, &values(name, n, i)),
+        }
+        .unwrap()
+    };
+    params(module).iter().enumerate().map(one).collect()
+}
+
+/// The model in plain loops of f64.
+struct Plain<'a> {
+    m: &'a Model,
+    names: Vec<String>,
+    weights: Vec<Vec<f64>>,
+}
+
+fn matmul(x: &[f64], w: &[f64], k: usize) -> Vec<f64> {
+    let n = w.len() / k;
+    let mut y = vec![0.0; x.len() / k * n];
+    for (x, y) in x.chunks(k).zip(y.chunks_mut(n)) {
+        for (x, w) in x.iter().zip(w.chunks(n)) {
+            y.iter_mut().zip(w).for_each(|(y, w)| *y += x * w);
+        }
+    }
+    y
+}
+
+impl Plain<'_> {
+    fn find(&self, name: &str) -> Option<&[f64]> {
+        self.names.iter().position(|n| n == name).map(|i| &self.weights[i][..])
+    }
+
+    fn of(&self, layer: usize, name: &str) -> Option<&[f64]> {
+        let all = self.find(&format!("layers/{name}"))?;
+        let n = all.len() / self.m.layers as usize;
+        Some(&all[layer * n..][..n])
+    }
+
+    fn norm(&self, x: &[f64], w: &[f64], bias: Option<&[f64]>) -> Vec<f64> {
+        let n = w.len();
+        let row = |r: &[f64]| {
+            let mean = if self.m.norm == Norm::Layer { r.iter().sum::<f64>() / n as f64 } else { 0.0 };
+            let square = r.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n as f64;
+            let scale = (square + self.m.epsilon).sqrt();
+            (0..n).map(|i| (r[i] - mean) / scale * w[i] + bias.map_or(0.0, |b| b[i])).collect::<Vec<_>>()
+        };
+        x.chunks(n).flat_map(row).collect()
+    }
+
+    fn product(&self, x: &[f64], layer: usize, name: &str, bias: &str, k: usize) -> Vec<f64> {
+        let mut y = matmul(x, self.of(layer, name).unwrap(), k);
+        if let Some(b) = self.of(layer, bias) {
+            y.chunks_mut(b.len()).for_each(|r| r.iter_mut().zip(b).for_each(|(y, b)| *y += b));
+        }
+        y
+    }
+
+    /// Queries or keys `(batch, seq, heads, dim)`, normalised and rotated.
+    fn positioned(&self, x: Vec<f64>, layer: usize, norm: &str, heads: usize, seq: usize) -> Vec<f64> {
+        let dim = self.m.dim as usize;
+        let x = match self.of(layer, norm) {
+            Some(w) => self.norm(&x, w, None),
+            None => x,
+        };
+        let Some(base) = self.m.rope_base else { return x };
+        let half = dim / 2;
+        let rotated = |i: usize| {
+            let (position, c) = (i / (heads * dim) % seq, i % dim);
+            let angle = position as f64 * base.powf(-2.0 * (c % half) as f64 / dim as f64);
+            let partner = if c < half { -x[i + half] } else { x[i - half] };
+            x[i] * angle.cos() + partner * angle.sin()
+        };
+        (0..x.len()).map(rotated).collect()
+    }
+
+    fn attention(&self, q: &[f64], k: &[f64], v: &[f64], seq: usize) -> Vec<f64> {
+        let (heads, kv, dim) = (self.m.heads as usize, self.m.kv_heads as usize, self.m.dim as usize);
+        let mut out = vec![0.0; q.len()];
+        for at in 0..q.len() / dim {
+            let (head, t, batch) = (at % heads, at / heads % seq, at / heads / seq);
+            let row = |x: &[f64], c: usize| {
+                let from = ((batch * seq + c) * kv + head / (heads / kv)) * dim;
+                x[from..from + dim].to_vec()
+            };
+            let query = &q[at * dim..][..dim];
+            let score = |c: usize| row(k, c).iter().zip(query).map(|(a, b)| a * b).sum::<f64>() / (dim as f64).sqrt();
+            let weights: Vec<f64> = (0..=t).map(|c| score(c).exp()).collect();
+            let sum: f64 = weights.iter().sum();
+            for (c, w) in weights.iter().enumerate() {
+                out[at * dim..][..dim].iter_mut().zip(row(v, c)).for_each(|(o, v)| *o += w / sum * v);
+            }
+        }
+        out
+    }
+
+    fn layer(&self, x: &[f64], layer: usize, seq: usize) -> Vec<f64> {
+        let m = self.m;
+        let (d, heads, kv) = (m.d as usize, m.heads as usize, m.kv_heads as usize);
+        let add = |a: Vec<f64>, b: &[f64]| a.iter().zip(b).map(|(a, b)| a + b).collect::<Vec<_>>();
+        let norm = |x: &[f64], name: &str| {
+            self.norm(x, self.of(layer, name).unwrap(), self.of(layer, &format!("{name}_bias")))
+        };
+        let h = norm(x, "attention_norm");
+        let q = self.positioned(self.product(&h, layer, "wq", "bq", d), layer, "q_norm", heads, seq);
+        let k = self.positioned(self.product(&h, layer, "wk", "bk", d), layer, "k_norm", kv, seq);
+        let v = self.product(&h, layer, "wv", "bv", d);
+        let o = self.attention(&q, &k, &v, seq);
+        let x = add(self.product(&o, layer, "wo", "bo", heads * m.dim as usize), x);
+        let h = norm(&x, "mlp_norm");
+        let u = self.product(&h, layer, "up", "up_bias", d);
+        let a: Vec<f64> = if m.norm == Norm::Rms {
+            let g = self.product(&h, layer, "gate", "", d);
+            g.iter().zip(&u).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect()
+        } else {
+            let gelu =
+                |u: f64| 0.5 * u * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (u + 0.044715 * u.powi(3))).tanh());
+            u.iter().map(|u| gelu(*u)).collect()
+        };
+        add(self.product(&a, layer, "down", "down_bias", m.ff as usize), &x)
+    }
+
+    fn loss(&self, tokens: &[i64], targets: &[i64], seq: usize) -> f64 {
+        let (d, vocab) = (self.m.d as usize, self.m.vocab as usize);
+        let table = self.find("embedding").unwrap();
+        let mut x: Vec<f64> = tokens.iter().flat_map(|&t| table[t as usize * d..][..d].to_vec()).collect();
+        if let Some(p) = self.find("positions") {
+            (0..x.len()).for_each(|i| x[i] += p[i % (seq * d)]);
+        }
+        for layer in 0..self.m.layers as usize {
+            x = self.layer(&x, layer, seq);
+        }
+        let h = self.norm(&x, self.find("final_norm").unwrap(), self.find("final_norm_bias"));
+        let head: Vec<f64> = match self.find("head") {
+            Some(w) => w.to_vec(),
+            None => (0..d * vocab).map(|i| table[i % vocab * d + i / vocab]).collect(),
+        };
+        let logits = matmul(&h, &head, d);
+        let each = logits
+            .chunks(vocab)
+            .zip(targets)
+            .map(|(l, &t)| l.iter().map(|v| v.exp()).sum::<f64>().ln() - l[t as usize]);
+        each.sum::<f64>() / tokens.len() as f64
+    }
+}
+
+fn plain<'a>(m: &'a Model, module: &Verified<Module>, inputs: &[Tensor]) -> Plain<'a> {
+    let params = params(module);
+    let n = params.iter().position(|p| p.name.starts_with("m/") || p.name == "step").unwrap();
+    let names = params[..n].iter().map(|p| p.name.clone()).collect();
+    Plain { m, names, weights: inputs[..n].iter().map(Tensor::to_f64).collect() }
+}
+
+fn near(found: f64, want: f64, tolerance: f64, what: &str) {
+    assert!((found - want).abs() <= tolerance, "{what}: {found} for {want}");
+}
+
+// Oracle: the model in plain loops of f64; for gradients its central differences, which are good to 1e-8 here. Adam's first moment is a
+// tenth of the gradient after the first step. f32 sums of 32 positions and a few hundred products allow 1e-5 of the largest gradient.
+fn check(m: &Model, options: &Options) {
+    let module = train_step(m, options).unwrap();
+    let inputs = inputs(&module);
+    let outputs = eval_module(&module, &inputs).unwrap();
+    let mut plain = plain(m, &module, &inputs);
+    let count = plain.names.len();
+    let (ids, targets) = (tokens(32, 3), tokens(32, 17));
+    let loss = plain.loss(&ids, &targets, 16);
+    near(outputs.last().unwrap().to_f64()[0], loss, 2e-6 * loss, "loss");
+    assert!(loss > 2.0 && loss < 8.0, "{loss}");
+    // Where terms cancel, the roundings of the terms stay.
+    let moments = outputs[count..2 * count].iter().flat_map(Tensor::to_f64);
+    let scale = moments.fold(0.0f64, |a, m| a.max(m.abs())) / (1.0 - BETA1);
+    for w in 0..count {
+        let gradient: Vec<f64> = outputs[count + w].to_f64().iter().map(|v| v / (1.0 - BETA1)).collect();
+        let largest = gradient.iter().fold(0.0f64, |a, g| a.max(g.abs()));
+        // Softmax takes no notice of what all keys share, unless positions rotate it.
+        let none = plain.names[w] == "layers/bk" && m.rope_base.is_none();
+        assert_eq!(largest > 1e-5, !none, "gradient of {}", plain.names[w]);
+        let n = gradient.len();
+        let top = (0..n).max_by(|a, b| gradient[*a].abs().total_cmp(&gradient[*b].abs())).unwrap();
+        for at in [0, n / 3, n - 1, top] {
+            let mut moved = |by: f64| {
+                plain.weights[w][at] += by;
+                let loss = plain.loss(&ids, &targets, 16);
+                plain.weights[w][at] -= by;
+                loss
+            };
+            let slope = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+            near(gradient[at], slope, 1e-5 * largest + 1e-7 * scale, &format!("gradient {at} of {}", plain.names[w]));
+        }
+    }
+    for w in 0..count {
+        let (before, after) = (inputs[w].to_f64(), outputs[w].to_f64());
+        let (m, v) = (outputs[count + w].to_f64(), outputs[2 * count + w].to_f64());
+        for i in 0..before.len() {
+            let g = m[i] / (1.0 - BETA1);
+            near(v[i], (1.0 - BETA2) * g * g, 1e-6 * v[i].abs() + 1e-30, "second moment");
+            let want = before[i] - RATE * g / (g.abs() + EPSILON);
+            near(after[i], want, 1.5e-7, &format!("{} after the step", plain.names[w]));
+        }
+    }
+    assert_eq!(outputs[3 * count].to_f64(), [1.0]);
+}
+
+#[test]
+fn qwen3_step_is_the_gradient() {
+    check(&tiny("qwen3-0.6b"), &OPTIONS);
+}
+
+#[test]
+fn llama_step_is_the_gradient() {
+    check(&tiny("llama3.1-8b"), &Options { remat: Remat::Dots, ..OPTIONS });
+}
+
+#[test]
+fn gpt3_step_is_the_gradient() {
+    check(&tiny("gpt3-175b"), &Options { remat: Remat::None, ..OPTIONS });
+}
+
+// Oracle: policies change where values come from, not what they are; blocks of attention only the order of sums.
+#[test]
+fn policies_agree() {
+    for name in ["qwen3-0.6b", "gpt3-175b"] {
+        let m = tiny(name);
+        let run = |options: Options| {
+            let module = train_step(&m, &options).unwrap();
+            eval_module(&module, &inputs(&module)).unwrap()
+        };
+        let full = run(OPTIONS);
+        for remat in [Remat::Dots, Remat::None] {
+            for (a, b) in full.iter().zip(run(Options { remat, ..OPTIONS })) {
+                assert_eq!(a.bytes(), b.bytes(), "{name} with {remat:?}");
+            }
+        }
+        for block in [16, 2] {
+            let other = run(Options { attention_block: Some(block), ..OPTIONS });
+            near(other.last().unwrap().to_f64()[0], full.last().unwrap().to_f64()[0], 1e-5, "loss");
+        }
+    }
+}
+
+// Oracle: the formula; gradients from Adam's first moment.
+#[test]
+fn sgd_goes_against_the_gradient() {
+    let m = tiny("llama3.1-8b");
+    let adam = train_step(&m, &OPTIONS).unwrap();
+    let sgd = train_step(&m, &Options { optimizer: Optimizer::Sgd, ..OPTIONS }).unwrap();
+    let (with, without) = (inputs(&adam), inputs(&sgd));
+    let moments = eval_module(&adam, &with).unwrap();
+    let after = eval_module(&sgd, &without).unwrap();
+    let count = after.len() - 2;
+    assert_eq!(without.len(), count + 3);
+    for w in 0..count {
+        let (g, before) = (moments[count + w].to_f64(), without[w].to_f64());
+        for (i, after) in after[w].to_f64().iter().enumerate() {
+            near(*after, before[i] - RATE * g[i] / (1.0 - BETA1), 1.5e-7, "weight");
+        }
+    }
+}
+
+// Oracle: Adam's formula by hand at a later step, with moments of its own.
+#[test]
+fn later_steps_correct_less() {
+    let m = Model { layers: 1, ..tiny("qwen3-0.6b") };
+    let module = train_step(&m, &OPTIONS).unwrap();
+    let mut given = inputs(&module);
+    let count = (given.len() - 3) / 3;
+    let first = eval_module(&module, &given).unwrap();
+    for i in 0..2 * count {
+        given[count + i] = first[count + i].clone();
+    }
+    given[3 * count] = Tensor::from_i64(&[], DType::I32, &[6]).unwrap();
+    let second = eval_module(&module, &given).unwrap();
+    assert_eq!(second[3 * count].to_f64(), [7.0]);
+    for w in 0..count {
+        let (g, before) = (first[count + w].to_f64(), given[w].to_f64());
+        for (i, after) in second[w].to_f64().iter().enumerate() {
+            let g = g[i] / (1.0 - BETA1);
+            let mean = (1.0 - BETA1 * BETA1) * g / (1.0 - BETA1.powi(7));
+            let square = (1.0 - BETA2 * BETA2) * g * g / (1.0 - BETA2.powi(7));
+            near(*after, before[i] - RATE * mean / (square.sqrt() + EPSILON), 2e-7, "weight");
+        }
+    }
+}
+
+fn text(attr: Option<&Attr>) -> Option<&str> {
+    match attr? {
+        Attr::Opaque(s) => Some(s),
+        _ => None,
+    }
+}
+
+// Oracle: how JAX writes these shardings (axes of each dimension; none of size one), and donation that gives each weight its own result.
+#[test]
+fn shardings_and_donation() {
+    let m = *Model::find("llama3.1-8b").unwrap();
+    let mesh = Mesh { data: 2, fsdp: 16, tensor: 4 };
+    let module = train_step(&m, &Options { batch: 32, seq: 4096, mesh, ..Options::default() }).unwrap();
+    assert_eq!(module.meshes.len(), 1);
+    assert_eq!(text(Some(&module.meshes[0].1)), Some("sdy.mesh<[\"data\"=2, \"fsdp\"=16, \"tensor\"=4]>"));
+    assert_eq!(module.attrs.int("mhlo.num_partitions"), Some(128));
+    let main = module.func("main").unwrap();
+    let of = |name: &str| main.params.iter().find(|p| module.locs.name(p.loc) == Some(name)).unwrap();
+    let sharding = |name: &str| text(of(name).attrs.get("sdy.sharding")).unwrap().to_owned();
+    assert_eq!(sharding("layers/wq"), "sdy.sharding<@mesh, [{}, {\"fsdp\"}, {\"tensor\"}, {}]>");
+    assert_eq!(sharding("layers/down"), "sdy.sharding<@mesh, [{}, {\"tensor\"}, {\"fsdp\"}]>");
+    assert_eq!(sharding("v/head"), "sdy.sharding<@mesh, [{\"fsdp\"}, {\"tensor\"}]>");
+    assert_eq!(sharding("layers/mlp_norm"), "sdy.sharding<@mesh, [{}, {}]>");
+    assert_eq!(sharding("tokens"), "sdy.sharding<@mesh, [{\"data\", \"fsdp\"}, {}]>");
+    assert_eq!(sharding("step"), "sdy.sharding<@mesh, []>");
+    for (i, p) in main.params.iter().enumerate() {
+        let donated = p.attrs.int("tf.aliasing_output");
+        let own = !["tokens", "targets"].contains(&module.locs.name(p.loc).unwrap());
+        assert_eq!(donated, own.then_some(i as i64));
+        if own {
+            assert_eq!(*main.ty(p.value), main.results[i].ty);
+        }
+    }
+    // One device has no annotations.
+    let alone = train_step(&m, &Options::default()).unwrap();
+    assert!(alone.meshes.is_empty());
+    assert!(alone.func("main").unwrap().params.iter().all(|p| p.attrs.get("sdy.sharding").is_none()));
+    let wrong =
+        |mesh: Mesh| train_step(&m, &Options { batch: 32, mesh, ..Options::default() }).unwrap_err().to_string();
+    assert!(wrong(Mesh { tensor: 3, ..Mesh::ONE }).contains("into 3 parts"));
+    assert!(wrong(Mesh { data: 64, ..Mesh::ONE }).contains("of 32 of `tokens`"));
+    assert!(wrong(Mesh { data: 0, ..Mesh::ONE }).contains("a size is not from 1"));
+}
+
+// Oracle: text that is read again is the same program.
+#[test]
+fn sharded_steps_print_and_parse() {
+    let mesh = Mesh { data: 1, fsdp: 2, tensor: 2 };
+    let module = train_step(&tiny("qwen3-0.6b"), &Options { mesh, ..OPTIONS }).unwrap();
+    let print = |m: &Module| m.to_text(true);
+    let again = tpusim_backend::front::parse_program(print(&module).as_bytes(), "train").unwrap();
+    assert_eq!(print(&again), print(&module));
+}
+
+// Oracle: what is data and what has a program.
+#[test]
+fn models_with_experts_are_data_for_now() {
+    for m in MODELS {
+        let built = train_step(&Model { layers: 1, ..*m }, &Options { seq: 256, ..Options::default() });
+        let dense = m.experts.is_none() && m.latent.is_none();
+        assert_eq!(built.is_ok(), dense, "{}", m.name);
+        assert!(m.useful_flops(1, 256).total() > 0);
+    }
+}
