@@ -327,9 +327,7 @@ fn later_steps_correct_less() {
     let mut given = inputs(&module);
     let count = (given.len() - 3) / 3;
     let first = eval_module(&module, &given).unwrap();
-    for i in 0..2 * count {
-        given[count + i] = first[count + i].clone();
-    }
+    given[count..3 * count].clone_from_slice(&first[count..3 * count]);
     given[3 * count] = Tensor::from_i64(&[], DType::I32, &[6]).unwrap();
     let second = eval_module(&module, &given).unwrap();
     assert_eq!(second[3 * count].to_f64(), [7.0]);
