@@ -51,22 +51,28 @@ impl Control<'_, '_> {
         self.step(ahead, position, 0);
         self.step(back, position, 0);
         let whole = dims(cut, row, row);
-        let on = |k: &mut Self, both: bool| {
+        let on = |k: &mut Self| {
             k.wait(fore, 1);
             k.step(ahead, ahead, -1);
             k.send(next, fore, whole.clone(), cut.run, at(to, ahead, cut.run), at(to, ahead, cut.run));
-            if both {
-                k.wait(aft, 1);
-                k.step(back, back, 1);
-                k.send(prev, aft, whole.clone(), cut.run, at(to, back, cut.run), at(to, back, cut.run));
-            }
+            k.wait(aft, 1);
+            k.step(back, back, 1);
+            k.send(prev, aft, whole.clone(), cut.run, at(to, back, cut.run), at(to, back, cut.run));
         };
         sure(self.repeat(backward.saturating_sub(1), |k| {
-            on(k, true);
+            on(k);
             Ok(())
         }));
+        // The part of the device opposite comes half each way.
         if forward > backward && forward > 1 {
-            on(self, false);
+            let half = cut.run / 2;
+            self.wait(fore, 1);
+            self.step(ahead, ahead, -1);
+            self.send(next, fore, whole.clone(), half, at(to, ahead, cut.run), at(to, ahead, cut.run));
+            self.wait(aft, 1);
+            self.step(back, back, 1);
+            let rest = at(to + half as i64, back, cut.run);
+            self.send(prev, aft, whole.clone(), cut.run - half, rest.clone(), rest);
         }
         self.wait(fore, 1);
         self.wait(aft, u64::from(backward > 0));
