@@ -209,6 +209,8 @@ fn run(module: &Verified<Module>, shuffle: Option<u64>) -> Result<Partitioned, P
     }
     out.attrs.set("mhlo.num_partitions", Attr::Int(devices as i64, Type::Scalar(DType::I32)));
     prepare::remove_unused(&mut out.funcs[0]);
+    let others = prepare::named(module, &out.funcs[0]);
+    out.funcs.extend(others);
     let of = |v: &crate::hlo::ValueId| shardings.of(*v).clone();
     let params = func.params.iter().map(|p| of(&p.value)).collect();
     let results = func.body.ops.last().map_or_else(Vec::new, |r| r.operands.iter().map(of).collect());

@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::PartitionError;
-use crate::hlo::{Attr, AttrList, Block, Func, IdVec, Op, Opcode, ValueId};
+use crate::hlo::{Attr, AttrList, Block, Func, IdVec, Module, Op, Opcode, ValueId};
 use crate::ops::{Eval, lookup};
 
 /// Makes constraints of the shardings of results and of the operands of manual computations.
@@ -103,6 +103,39 @@ pub(super) fn last_channel(b: &Block) -> i64 {
     };
     let inner = |op: &Op| op.regions.iter().map(|r| last_channel(&r.block)).max().unwrap_or(0);
     b.ops.iter().map(|op| own(op).max(inner(op))).max().unwrap_or(0)
+}
+
+/// The functions that ops of `func` name, such as the comparison of a custom call, and what those name: they work on scalars.
+pub(super) fn named(module: &Module, func: &Func) -> Vec<Func> {
+    let mut found: Vec<Func> = Vec::new();
+    let mut names = Vec::new();
+    symbols(&func.body, &mut names);
+    while let Some(name) = names.pop() {
+        if name == func.name || found.iter().any(|f| f.name == name) {
+            continue;
+        }
+        if let Some(f) = module.func(&name) {
+            symbols(&f.body, &mut names);
+            found.push(f.clone());
+        }
+    }
+    found.sort_by_key(|f| module.funcs.iter().position(|g| g.name == f.name));
+    found
+}
+
+fn symbols(b: &Block, out: &mut Vec<String>) {
+    fn of(a: &Attr, out: &mut Vec<String>) {
+        match a {
+            Attr::Symbol(s) => out.push(s.clone()),
+            Attr::Array(all) => all.iter().for_each(|a| of(a, out)),
+            Attr::Dict(d) => d.iter().for_each(|(_, a)| of(a, out)),
+            _ => {}
+        }
+    }
+    for op in &b.ops {
+        op.attrs.iter().for_each(|(_, a)| of(a, out));
+        op.regions.iter().for_each(|r| symbols(&r.block, out));
+    }
 }
 
 /// Removes ops whose results nobody uses and which do nothing else.

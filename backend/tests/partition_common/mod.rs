@@ -10,7 +10,7 @@ use tpusim_backend::partition::{Partitioned, assemble, cut};
 
 /// Cuts `inputs` of the whole program, runs each device's part with the evaluator, and puts the results together.
 pub fn run_partitioned(whole: &Verified<Module>, p: &Partitioned, inputs: &[Tensor]) -> Vec<Tensor> {
-    let local = &p.module.funcs[0];
+    let local = p.module.func("main").unwrap();
     permutations_are_such(&local.body);
     let mut per_device: Vec<Vec<Tensor>> = vec![Vec::new(); p.devices as usize];
     for (i, (t, s)) in inputs.iter().zip(&p.params).enumerate() {
