@@ -9,15 +9,31 @@
 mod common;
 mod generate;
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use generate::Generated;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use tpusim_backend::hlo::Block;
 use tpusim_isa::chip::ChipSpec;
 
 /// Programs that did not fit a small VMEM.
 static TOO_SMALL: AtomicU32 = AtomicU32::new(0);
+
+/// Names of the operations that programs had.
+static KINDS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+
+/// Fewest kinds of operations that the programs should have.
+const LEAST_KINDS: usize = 60;
+
+fn kinds(block: &Block, into: &mut BTreeSet<&'static str>) {
+    for op in &block.ops {
+        into.insert(op.opcode.name());
+        op.regions.iter().for_each(|r| kinds(&r.block, into));
+    }
+}
 
 fn agree(g: &Generated) -> Result<(), String> {
     let sizes = ["vmem_bytes", "scoped_vmem_bytes"];
@@ -32,6 +48,9 @@ fn agree(g: &Generated) -> Result<(), String> {
         }
         result => result?,
     };
+    if let Ok(mut all) = KINDS.lock() {
+        g.module.funcs.iter().for_each(|f| kinds(&f.body, &mut all));
+    }
     let all = common::reference(&g.everything, &g.inputs);
     let bounds = g.bounds(&all);
     let inputs: Vec<Vec<u8>> = g.inputs.iter().map(|t| t.bytes().to_vec()).collect();
@@ -67,4 +86,7 @@ fn random_programs_agree_with_the_evaluator() {
     }
     let skipped = TOO_SMALL.load(Ordering::Relaxed);
     assert!(skipped * 4 <= cases, "{skipped} of {cases} programs did not fit a small VMEM");
+    let kinds = KINDS.lock().unwrap_or_else(|e| e.into_inner());
+    println!("{cases} programs of {} kinds of operations: {kinds:?}", kinds.len());
+    assert!(cases < 150 || kinds.len() >= LEAST_KINDS, "{} kinds of operations only", kinds.len());
 }

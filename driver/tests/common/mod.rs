@@ -123,6 +123,13 @@ pub fn differs(dtype: DType, got: &[u8], want: &[u8], err: f64) -> Option<String
     if got.len() != want.len() {
         return Some(format!("{} bytes instead of {}", got.len(), want.len()));
     }
+    // Not every 64-bit integer is a double.
+    if err == 0.0 && dtype.is_int() && got != want {
+        let (got, want) = (convert::decode_i64(dtype, got), convert::decode_i64(dtype, want));
+        let i = got.iter().zip(&want).position(|(a, b)| a != b)?;
+        let count = got.iter().zip(&want).filter(|(a, b)| a != b).count();
+        return Some(format!("element {i} is {} instead of {}; {count} of {} are wrong", got[i], want[i], got.len()));
+    }
     let (got, want) = (numbers(dtype, got), numbers(dtype, want));
     let near = |a: f64, b: f64| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= err;
     let wrong = |&i: &usize| !near(got[i], want[i]);

@@ -1,9 +1,12 @@
 //! Random StableHLO programs from genes, one op or so a gene.
 #![allow(dead_code)]
 
+mod control;
 mod dynamic;
 mod float;
+mod places;
 mod shape;
+mod special;
 mod value;
 
 use std::rc::Rc;
@@ -17,7 +20,7 @@ use tpusim_isa::num::{DType, convert};
 use value::{Rng, Rule, Stat, Val, max_of, moved, ulp};
 
 /// Types that programs compute with.
-pub const DTYPES: [DType; 18] = [
+pub const DTYPES: [DType; 20] = [
     DType::F32,
     DType::BF16,
     DType::F16,
@@ -34,9 +37,19 @@ pub const DTYPES: [DType; 18] = [
     DType::U8,
     DType::U16,
     DType::U32,
+    DType::I64,
+    DType::U64,
     DType::I1,
     DType::F32,
 ];
+
+/// Types of what is only moved.
+pub const MOVED: [DType; 2] = [DType::C64, DType::F32];
+
+/// An attribute that is a number.
+pub fn int(n: i64) -> Attr {
+    Attr::Int(n, Type::Scalar(DType::I64))
+}
 
 /// Most elements of a tensor.
 const LIMIT: i64 = 12_000;
@@ -106,6 +119,10 @@ pub fn program(head: u64, genes: &[u64]) -> Generated {
     Generated { module, everything, inputs, outputs, chip, vmem, values }
 }
 
+fn complex(dtype: DType) -> bool {
+    dtype == DType::C64
+}
+
 struct Gen<'m> {
     f: FuncBuilder<'m>,
     values: Vec<Val>,
@@ -115,7 +132,7 @@ struct Gen<'m> {
 
 impl Gen<'_> {
     fn step(&mut self) {
-        match self.rng.below(100) {
+        match self.rng.below(140) {
             0..8 => self.float_unary(),
             8..14 => self.approximate(),
             14..20 => self.int_unary(),
@@ -134,7 +151,26 @@ impl Gen<'_> {
             84..92 => self.reduce(),
             92..98 => self.dot(),
             98 => self.leaf(),
-            _ => self.clamp(),
+            99 => self.clamp(),
+            100..103 => self.reduce_window(),
+            103..105 => self.select_and_scatter(),
+            105..108 => self.gather(),
+            108..111 => self.scatter(),
+            111..113 => self.convolution(),
+            113..116 => self.sort(),
+            116..118 => self.top_k(),
+            118..122 => self.function(),
+            122..125 => self.exact_function(),
+            125 => self.broadcast_binary(),
+            126 => self.random_bits(),
+            127 => self.cholesky(),
+            128 => self.triangular_solve(),
+            129 => self.fft(),
+            130 => self.batch_norm(),
+            131..134 => self.complex(),
+            134..136 => self.loop_(),
+            136..138 => self.branch(),
+            _ => self.transparent(),
         }
     }
 
@@ -165,7 +201,7 @@ impl Gen<'_> {
         let (whole, mag) = (whole && ty.dtype.is_float() && mag < top / 2.0, mag.min(top));
         self.values.push(Val { id, ty, exact, whole, mag, args: args.to_vec(), rule });
         let last = self.values.len() - 1;
-        if !exact && mag > top * 0.45 {
+        if !exact && mag > top * 0.45 && !complex(self.values[last].ty.dtype) {
             return self.clamped(last, 4.0);
         }
         last
@@ -192,6 +228,9 @@ impl Gen<'_> {
             return ((0..n).map(|_| self.rng.below(2) as u8).collect(), 1.0, false);
         }
         let wild = self.rng.percent(50);
+        if complex(dtype) {
+            return self.data(DType::F32, 2 * n);
+        }
         if dtype.is_int() {
             let v: Vec<i64> = (0..n)
                 .map(|_| {
@@ -229,7 +268,10 @@ impl Gen<'_> {
     }
 
     fn iota(&mut self, dtype: DType, dims: &[i64]) -> Option<usize> {
-        let ok = !dims.is_empty() && dtype != DType::I1 && dims.iter().all(|&d| (d as f64) < max_of(dtype));
+        let ok = !dims.is_empty()
+            && dtype != DType::I1
+            && !complex(dtype)
+            && dims.iter().all(|&d| (d as f64) < max_of(dtype));
         if !ok {
             return None;
         }
@@ -242,6 +284,7 @@ impl Gen<'_> {
         if self.rng.percent(3) {
             self.leaf();
         }
+        let fits = |v: &Val| fits(v) && (!complex(v.ty.dtype) || dtypes.contains(&DType::C64));
         let from: Vec<usize> = (0..self.values.len()).filter(|&i| fits(&self.values[i])).collect();
         if from.is_empty() {
             for _ in 0..100 {
@@ -292,7 +335,7 @@ impl Gen<'_> {
     }
 
     fn int_unary(&mut self) {
-        let ints = [DType::I8, DType::I16, DType::I32, DType::U8, DType::U16, DType::U32];
+        let ints = [DType::I8, DType::I16, DType::I32, DType::U8, DType::U16, DType::U32, DType::I64, DType::U64];
         let a = self.any(|v| !v.float(), &ints);
         let v = self.values[a].clone();
         use Opcode::*;

@@ -6,7 +6,7 @@ use tpusim_backend::hlo::{Attr, DotDims, Opcode, TensorType};
 use tpusim_isa::num::DType;
 
 use super::value::{Rule, Val, ulp};
-use super::{DTYPES, Gen, LIMIT};
+use super::{Gen, LIMIT, MOVED};
 
 const NARROW: [DType; 2] = [DType::I8, DType::U8];
 const MATRIX: [DType; 7] =
@@ -14,7 +14,7 @@ const MATRIX: [DType; 7] =
 
 impl Gen<'_> {
     fn moves(&mut self, fits: impl Fn(&Val) -> bool) -> (usize, Val) {
-        let a = self.any(fits, &DTYPES);
+        let a = self.any(fits, &MOVED);
         (a, self.values[a].clone())
     }
 
@@ -119,6 +119,10 @@ impl Gen<'_> {
             } else {
                 let mut dims = v.ty.dims.clone();
                 dims[along] = self.size();
+                // The value may have no elements along this dimension alone.
+                if dims.iter().product::<i64>() > LIMIT {
+                    return;
+                }
                 parts.push(self.param(v.ty.dtype, &dims));
             }
         }
@@ -188,8 +192,8 @@ impl Gen<'_> {
         let other: Vec<(i64, usize)> = order.iter().map(|&o| other[o]).collect();
         let place = |at: usize| other.iter().position(|o| o.1 == at).unwrap_or(0) as i64;
         let shape: Vec<i64> = other.iter().map(|o| o.0).collect();
-        let fixed: i64 = batch.iter().map(|&d| v.ty.dims[d]).product::<i64>();
-        let out = if fixed * k == 0 { 0 } else { v.elements() / k * shape.iter().product::<i64>() / (fixed * k) };
+        let free = (0..v.ty.rank()).filter(|d| !contract.contains(d)).map(|d| v.ty.dims[d]).product::<i64>();
+        let out = free * other.iter().filter(|o| o.1 == usize::MAX).map(|o| o.0).product::<i64>();
         if out > LIMIT || out * k > 1_500_000 || shape.iter().product::<i64>() > LIMIT {
             return;
         }

@@ -120,8 +120,12 @@ impl Builder<'_> {
         }
         let mut c = Ints { b: self, dims: vec![count], name, site: site.clone() };
         let (place, inside) = (c.part(place, 0), inside.map(|i| c.part(i, 0)));
+        // Types without infinities have no neutral element.
+        let wide = if t.dtype.is_float() && t.dtype.bytes() == 1 { DType::F32 } else { t.dtype };
         let rows = Shape { dims: vec![count, width], dtype: t.dtype };
         let updates = c.b.reshape(updates, &rows, name, site.clone());
+        let rows = Shape { dtype: wide, ..rows };
+        let updates = c.b.map(MapOp::Convert, &[updates], &rows, name, site.clone());
         c.dims = vec![count, width, places];
         let (place, here) = (c.spread(place, vec![0]), c.iota(2));
         let mut hit = c.map(MapOp::Compare(Direction::Eq, false), &[place, here], DType::I1);
@@ -129,16 +133,19 @@ impl Builder<'_> {
             let inside = c.spread(inside, vec![0]);
             hit = c.map(MapOp::And, &[hit, inside], DType::I1);
         }
-        let full = c.shape(t.dtype);
-        let none = contract::bits_to_bytes(how.identity(t.dtype), t.dtype);
+        let full = c.shape(wide);
+        let none = contract::bits_to_bytes(how.identity(wide), wide);
         let none = c.b.constant(none, &full, name, site.clone());
         let updates = c.spread(updates, vec![0, 1]);
-        let counted = c.map(MapOp::Select, &[hit, updates, none], t.dtype);
-        let sums = self.reduce_dims(how, counted, &[0], t.dtype, name, site);
-        let turned = Shape { dims: vec![places, width], dtype: t.dtype };
+        let counted = c.map(MapOp::Select, &[hit, updates, none], wide);
+        let sums = self.reduce_dims(how, counted, &[0], wide, name, site);
+        let turned = Shape { dims: vec![places, width], dtype: wide };
         let sums = self.transpose(sums, vec![1, 0], &turned, name, site.clone());
-        let sums = self.reshape(sums, &t, name, site.clone());
-        Some(self.map(contract::elementwise(how), &[array, sums], &t, name, site.clone()))
+        let all = Shape { dims: t.dims.clone(), dtype: wide };
+        let sums = self.reshape(sums, &all, name, site.clone());
+        let array = self.map(MapOp::Convert, &[array], &all, name, site.clone());
+        let sums = self.map(contract::elementwise(how), &[array, sums], &all, name, site.clone());
+        Some(self.map(MapOp::Convert, &[sums], &t, name, site.clone()))
     }
 }
 

@@ -8,6 +8,7 @@ mod convolution;
 mod dynamic;
 mod function;
 mod gather;
+mod implicit;
 mod linalg;
 mod lookup;
 mod make;
@@ -276,7 +277,21 @@ impl Builder<'_> {
             }
             Opcode::Gather => return self.gather(f, op, &args, &site),
             Opcode::Scatter => return self.scatter(f, op, &args, &site),
+            Opcode::GetDimensionSize => {
+                let dims =
+                    op.operands.first().and_then(|&x| f.ty(x).tensor()).map(|t| t.dims.clone()).unwrap_or_default();
+                let at = op.attrs.int("dimension").and_then(|d| usize::try_from(d).ok());
+                let size = at.and_then(|d| dims.get(d)).and_then(|&n| i32::try_from(n).ok());
+                let Some(size) = size else { return Err(self.error(op.opcode.name(), op.loc, "is more than an i32")) };
+                let scalar = Shape { dims: vec![], dtype: DType::I32 };
+                let id = self.constant(size.to_le_bytes().to_vec().into(), &scalar, "get_dimension_size", site);
+                return Ok(vec![Value::One(id)]);
+            }
             _ => {}
+        }
+        if let Some(plain) = implicit::without_broadcast(op.opcode) {
+            let args = self.alike(f, op, &args, &site)?;
+            return self.op(f, &Op { opcode: plain, ..op.clone() }, args, depth, outer);
         }
         let pair = |v: &ValueId| f.ty(*v).tensor().is_some_and(|t| wide::part_of(t.dtype).is_some());
         let single: Option<Vec<NodeId>> = args.iter().map(|v| v.one()).collect();
