@@ -1,7 +1,9 @@
 //! Training steps: the loss, every weight's gradient and the optimizer's update.
 
-use tpusim_backend::eval::{Tensor, eval_module};
+use tpusim_backend::eval::{DotPrecision, EvalOptions, Tensor, eval_module, eval_module_with};
 use tpusim_backend::hlo::{Attr, Module, TensorType, Verified};
+use tpusim_driver::{Driver, Executable, Mode, SimDriver};
+use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::DType;
 use tpusim_workloads::llm::{
     BETA1, BETA2, EPSILON, MODELS, Mesh, Model, Norm, Optimizer, Options, RATE, Remat, train_step,
@@ -404,5 +406,34 @@ fn models_with_experts_are_data_for_now() {
         let dense = m.experts.is_none() && m.latent.is_none();
         assert_eq!(built.is_ok(), dense, "{}", m.name);
         assert!(m.useful_flops(1, 256).total() > 0);
+    }
+}
+
+// Oracle: the reference evaluator with products rounded as the MXU rounds them, within what `tpusim run --check` allows floats; and cycles,
+// which must not depend on data.
+#[test]
+fn simulated_chip_agrees_with_the_evaluator() {
+    let chip = ChipSpec::load("v5e").unwrap();
+    let cases = [("qwen3-0.6b", Remat::Full), ("llama3.1-8b", Remat::Dots), ("gpt3-175b", Remat::None)];
+    for (name, remat) in cases {
+        let module = train_step(&tiny(name), &Options { remat, ..OPTIONS }).unwrap();
+        let given = inputs(&module);
+        let tpu = EvalOptions { dot: DotPrecision::Tpu, ..EvalOptions::default() };
+        let want = eval_module_with(&module, &given, &tpu).unwrap();
+        let bytes: Vec<Vec<u8>> = given.iter().map(|t| t.bytes().to_vec()).collect();
+        let run = |mode: Mode| {
+            let driver = SimDriver::new(chip.clone()).with_mode(mode);
+            driver.compile(&module).unwrap().execute(&bytes).unwrap()
+        };
+        let found = run(Mode::Execute);
+        for (i, (found, want)) in found.outputs.iter().zip(&want).enumerate() {
+            let found = Tensor::new(want.ty().clone(), found.clone()).unwrap().to_f64();
+            let want = want.to_f64();
+            let largest = want.iter().fold(0.0f64, |a, v| a.max(v.abs()));
+            for (a, b) in found.iter().zip(&want) {
+                near(*a, *b, 5e-3 * largest, &format!("output {i} of {name}"));
+            }
+        }
+        assert_eq!(found.profile.unwrap().cycles, run(Mode::Time).profile.unwrap().cycles, "{name}");
     }
 }

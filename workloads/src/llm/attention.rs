@@ -84,21 +84,29 @@ impl Sizes {
         self.block * self.group
     }
 
-    /// Scaled and masked scores of a block of query rows and one of keys, `(batch, kv_heads, rows, block)` in f32; `at` are the first
-    /// positions of both.
-    fn scores(&self, f: &mut FuncBuilder<'_>, q: ValueId, k: ValueId, at: (ValueId, ValueId)) -> ValueId {
-        let s = dot(f, q, k, (&[3], &[3]), DType::F32);
+    /// Scaled and masked scores of a block of query rows and one of keys, in f32: `(batch, kv_heads, rows, block)`, or with keys before
+    /// rows. `at` are the first positions of both.
+    fn scores(
+        &self,
+        f: &mut FuncBuilder<'_>,
+        (q, k): (ValueId, ValueId),
+        at: (ValueId, ValueId),
+        keys_first: bool,
+    ) -> ValueId {
+        let (a, b) = if keys_first { (k, q) } else { (q, k) };
+        let s = dot(f, a, b, (&[3], &[3]), DType::F32);
         let s = f.binary_scalar(Opcode::Multiply, s, 1.0 / (self.dim as f64).sqrt());
         let dims = f.dims(s);
-        let all = [self.block, self.group, self.block];
+        let (block, group) = (self.block, self.group);
+        let all = if keys_first { [block, block, group] } else { [block, group, block] };
         let mut index = |dim: i64, at: ValueId| {
             let i = f.iota(TensorType::new(all, DType::I32), dim);
             let at = f.broadcast_along(at, &[], &all);
             f.add(i, at)
         };
-        let (query, key) = (index(0, at.0), index(2, at.1));
+        let (query, key) = if keys_first { (index(1, at.0), index(0, at.1)) } else { (index(0, at.0), index(2, at.1)) };
         let seen = f.compare("GE", query, key);
-        let seen = f.reshape(seen, &[self.block_rows(), self.block]);
+        let seen = f.reshape(seen, dims.get(2..).unwrap_or_default());
         let seen = f.broadcast_along(seen, &[2, 3], &dims);
         let hidden = f.splat(f.ty(s), HIDDEN);
         f.select(seen, s, hidden)
@@ -155,7 +163,7 @@ pub(super) fn forward(f: &mut FuncBuilder<'_>, s: &Sizes, q: ValueId, k: ValueId
         let [query, row, key] = s.at(f, queries, keys, i);
         let count = s.block_rows();
         let (qb, kb, vb) = (s.part(f, q, count, row), s.part(f, k, s.block, key), s.part(f, v, s.block, key));
-        let scores = s.scores(f, qb, kb, (query, key));
+        let scores = s.scores(f, (qb, kb), (query, key), false);
         let (old, dims) = (s.part(f, max, count, row), f.dims(scores));
         let new = f.reduce(ReduceKind::Max, scores, &[3]);
         let new = f.binary(Opcode::Maximum, old, new);
@@ -213,16 +221,17 @@ pub(super) fn backward(f: &mut FuncBuilder<'_>, s: &Sizes, known: Known, go: Val
         let count = s.block_rows();
         let (qb, kb, vb) = (s.part(f, q, count, row), s.part(f, k, s.block, key), s.part(f, v, s.block, key));
         let gb = s.part(f, go, count, row);
-        let scores = s.scores(f, qb, kb, (query, key));
+        // Keys before rows: what belongs to a row then lies along it, and two of the three products read this as it lies.
+        let scores = s.scores(f, (qb, kb), (query, key), true);
         let dims = f.dims(scores);
         let log_sum = s.part(f, log_sum, count, row);
-        let log_sum = widen(f, log_sum, &dims);
+        let log_sum = f.broadcast_along(log_sum, &[0, 1, 3], &dims);
         let p = f.binary(Opcode::Subtract, scores, log_sum);
         let p = f.unary(Opcode::Exponential, p);
         let p = f.convert(p, dtype);
-        let dp = dot(f, gb, vb, (&[3], &[3]), DType::F32);
+        let dp = dot(f, vb, gb, (&[3], &[3]), DType::F32);
         let delta = s.part(f, delta, count, row);
-        let delta = widen(f, delta, &dims);
+        let delta = f.broadcast_along(delta, &[0, 1, 3], &dims);
         let ds = f.binary(Opcode::Subtract, dp, delta);
         let wide = f.convert(p, DType::F32);
         let ds = f.mul(ds, wide);
@@ -234,9 +243,9 @@ pub(super) fn backward(f: &mut FuncBuilder<'_>, s: &Sizes, known: Known, go: Val
             let held = f.add(held, more);
             s.put(f, sums, held, at)
         };
-        let dq = grow(dq, ds, kb, (&[3], &[2]), count, row);
-        let dk = grow(dk, ds, qb, (&[2], &[2]), s.block, key);
-        let dv = grow(dv, p, gb, (&[2], &[2]), s.block, key);
+        let dq = grow(dq, ds, kb, (&[2], &[2]), count, row);
+        let dk = grow(dk, ds, qb, (&[3], &[2]), s.block, key);
+        let dv = grow(dv, p, gb, (&[3], &[2]), s.block, key);
         vec![dq, dk, dv]
     });
     let &[dq, dk, dv] = done.as_slice() else { return [q; 3] };
