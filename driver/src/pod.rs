@@ -44,9 +44,10 @@ impl PodExecutable {
     pub fn new(module: &Verified<Module>, chip: &ChipSpec, cluster: &Cluster) -> Result<PodExecutable, DriverError> {
         let (inputs, outputs) = signature(module)?;
         let partitioned = partition(module).map_err(|e| DriverError::Partition(e.to_string()))?;
-        let sizes: Vec<u64> = partitioned.mesh.axes.iter().map(|a| a.1).collect();
+        let axes = partitioned.mesh.whole_axes();
+        let sizes: Vec<u64> = axes.iter().map(|a| a.1).collect();
         let devices = assign(cluster, &sizes).ok_or_else(|| DriverError::Mesh {
-            mesh: partitioned.mesh.axes.iter().map(|(n, s)| format!("{n}={s}")).collect::<Vec<_>>().join(","),
+            mesh: axes.iter().map(|(n, s)| format!("{n}={s}")).collect::<Vec<_>>().join(","),
             wanted: partitioned.devices,
             slice: cluster.slice.to_string(),
             has: u64::from(cluster.devices()),

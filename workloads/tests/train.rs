@@ -2,7 +2,7 @@
 
 use tpusim_backend::eval::{DotPrecision, EvalOptions, Tensor, eval_module, eval_module_with};
 use tpusim_backend::hlo::{Attr, Module, TensorType, Verified};
-use tpusim_driver::{Driver, Executable, Mode, SimDriver};
+use tpusim_driver::{Driver, Mode, SimDriver};
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::DType;
 use tpusim_workloads::llm::{
