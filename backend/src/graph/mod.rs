@@ -5,6 +5,7 @@
 //! operation's name and source line.
 
 mod build;
+mod expand;
 mod own;
 mod region;
 mod windows;
