@@ -18,7 +18,10 @@ fn input(index: usize, dims: &[i64], dtype: DType) -> Tensor {
     let n = dims.iter().product::<i64>();
     let value = |i: i64| (i * 5 + i / 7 + i / 11 + index as i64).rem_euclid(7) - 3;
     let tensor = if dtype.kind() == DTypeKind::Complex {
-        let parts = (0..2 * n).flat_map(|i| (value(i) as f32).to_le_bytes()).collect();
+        let parts = match dtype {
+            DType::C128 => (0..2 * n).flat_map(|i| (value(i) as f64).to_le_bytes()).collect(),
+            _ => (0..2 * n).flat_map(|i| (value(i) as f32).to_le_bytes()).collect(),
+        };
         Tensor::new(TensorType::new(dims, dtype), parts)
     } else if dtype.is_float() {
         Tensor::from_f64(dims, dtype, &(0..n).map(|i| value(i) as f64).collect::<Vec<_>>())

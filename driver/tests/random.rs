@@ -87,6 +87,9 @@ fn random_programs_agree_with_the_evaluator() {
     let skipped = TOO_SMALL.load(Ordering::Relaxed);
     assert!(skipped * 4 <= cases, "{skipped} of {cases} programs did not fit a small VMEM");
     let kinds = KINDS.lock().unwrap_or_else(|e| e.into_inner());
-    println!("{cases} programs of {} kinds of operations: {kinds:?}", kinds.len());
+    #[allow(clippy::print_stdout)]
+    {
+        println!("{cases} programs of {} kinds of operations: {kinds:?}", kinds.len());
+    }
     assert!(cases < 150 || kinds.len() >= LEAST_KINDS, "{} kinds of operations only", kinds.len());
 }

@@ -6,6 +6,7 @@
 
 mod build;
 mod collective;
+mod expand;
 mod own;
 mod region;
 mod windows;

@@ -111,6 +111,8 @@ fn tell(nodes: &[Node], times: u32, runs: &[u32], options: &mut RunOptions) -> b
 pub fn numbers(dtype: DType, bytes: &[u8]) -> Vec<f64> {
     if dtype == DType::C64 {
         convert::decode_f64(DType::F32, bytes)
+    } else if dtype == DType::C128 {
+        convert::decode_f64(DType::F64, bytes)
     } else if dtype.is_float() {
         convert::decode_f64(dtype, bytes)
     } else {

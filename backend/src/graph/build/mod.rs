@@ -7,6 +7,7 @@ mod conv_window;
 mod convolution;
 mod dynamic;
 mod function;
+mod gamma;
 mod gather;
 mod implicit;
 mod linalg;
@@ -78,6 +79,9 @@ pub fn from_module_with(module: &Verified<Module>, pad_contraction: bool) -> Res
         place: module.name.clone(),
         message: "there is no function `main`".into(),
     })?;
+    let expanded = super::expand::expand(module, &main.name)?;
+    let module = expanded.as_ref().unwrap_or(module);
+    let main = module.func(&main.name).unwrap_or(main);
     let graph = Graph { name: module.name.clone(), ..Graph::default() };
     let mut b = Builder {
         module,
@@ -265,6 +269,17 @@ impl Builder<'_> {
                 return self.call(op, &callee, args, depth, site);
             }
             Opcode::OptimizationBarrier => return Ok(args),
+            Opcode::GetDimensionSize if matches!(&op.results[..], [_]) => {
+                let t = self.tensor(f, op.results[0], op.opcode.name(), op.loc)?;
+                let d = op.attrs.int("dimension").and_then(|d| usize::try_from(d).ok());
+                let dims = args.first().and_then(|v| v.nodes().next()).map(|n| self.node(n).dims.clone());
+                let whole = op.operands.first().and_then(|&v| f.ty(v).tensor()).map(|t| t.dims.len());
+                let size = d.filter(|&d| whole.is_some_and(|r| d < r)).and_then(|d| dims?.get(d).copied());
+                let Some(size) = size.and_then(|n| i32::try_from(n).ok()) else {
+                    return Err(self.error(op.opcode.name(), op.loc, "names a dimension that its operand lacks"));
+                };
+                return Ok(vec![Value::One(self.constant(bits_to_bytes(size, t.dtype), &t, "constant", site))]);
+            }
             // Shapes are static by now, so operands that give them say nothing new.
             Opcode::DynamicBroadcastInDim | Opcode::DynamicReshape | Opcode::DynamicIota => {
                 let (opcode, data) = match op.opcode {

@@ -58,6 +58,11 @@ impl Builder<'_> {
             (Opcode::TriangularSolve, Some(&[a, b])) => {
                 Some(ones(self.triangular_solve(op, a, b, site).map(|n| vec![n])))
             }
+            (Opcode::ChloRaggedDot, None) if matches!(args, [Value::One(_), Value::One(_), Value::Pair(..)]) => {
+                let &[Value::One(a), Value::One(b), Value::Pair(t, sizes)] = args else { return None };
+                let sizes = self.saturated(sizes, t == DType::I64, "ragged_dot", site);
+                Some(ones(self.ragged_dot(f, op, [a, b, sizes], site).map(|n| vec![n])))
+            }
             (Opcode::ChloRaggedDot, Some(&[a, b, sizes])) => {
                 Some(ones(self.ragged_dot(f, op, [a, b, sizes], site).map(|n| vec![n])))
             }

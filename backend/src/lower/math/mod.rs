@@ -352,6 +352,9 @@ fn convert(c: &mut Code, x: Val, t: Types) -> Val {
 /// Same-width reinterpretation: narrow types go through their packed bits.
 fn bitcast(c: &mut Code, x: Val, t: Types) -> Val {
     let v = as_v(c, x);
+    if t.operand.is_int() && t.result.is_int() && t.result.bits() < 8 {
+        return Val::V(fit(c, v, t.result));
+    }
     let (Some(from), Some(to)) = (Format::of(t.operand), Format::of(t.result)) else { return Val::V(v) };
     let s = c.imm(16);
     Val::V(match (t.operand, t.result) {

@@ -5,6 +5,8 @@ use super::*;
 /// The unsigned type of a width.
 fn bits_of(t: DType) -> Option<DType> {
     Some(match t.bits() {
+        2 => DType::U2,
+        4 => DType::U4,
         8 => DType::U8,
         16 => DType::U16,
         32 => DType::U32,
@@ -80,6 +82,9 @@ impl Builder<'_> {
         site: &(String, String),
     ) -> Result<Value, LowerError> {
         let from = x.pair().map(|(t, _)| t);
+        if from == Some(t.dtype) {
+            return Ok(x);
+        }
         if [from, Some(t.dtype)].contains(&Some(DType::C64)) {
             return Err(self.wide_error(op, &[x], "of complex numbers"));
         }

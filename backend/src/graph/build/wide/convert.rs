@@ -105,7 +105,13 @@ fn double_to_one(c: &mut Chain<'_, '_>, x: Parts, to: DType) -> NodeId {
 
 impl Builder<'_> {
     /// 64-bit integers as 32-bit ones, saturated.
-    pub(super) fn saturated(&mut self, x: Parts, signed: bool, name: &'static str, site: &(String, String)) -> NodeId {
+    pub(in super::super) fn saturated(
+        &mut self,
+        x: Parts,
+        signed: bool,
+        name: &'static str,
+        site: &(String, String),
+    ) -> NodeId {
         let dims = self.node(x[0]).dims.clone();
         let mut c = Chain { b: self, dims, name, site: site.clone() };
         if let Some(v) = known(c.b, x) {
