@@ -56,7 +56,7 @@ impl Gen<'_> {
             regions.push(self.f.region(&[], |f, _| vec![f.binary(Opcode::Maximum, x.id, y.id)]));
         }
         let op = if many { Opcode::Case } else { Opcode::If };
-        let id = self.f.op_with_regions(op, &[self.values[p].id], &[], regions, &[x.ty.clone()])[0];
+        let id = self.f.op_with_regions(op, &[self.values[p].id], &[], regions, std::slice::from_ref(&x.ty))[0];
         let mag = if x.int() { max_of(x.ty.dtype) } else { x.mag + y.mag };
         let rule = alternating(x.ty.dtype, 1.0);
         self.push(id, &[a, b, p], x.exact && y.exact, x.whole && y.whole, mag, rule);
@@ -84,9 +84,13 @@ impl Gen<'_> {
                 let scalar = TensorType::new([], v.ty.dtype);
                 let body = self.f.region(&[scalar], |f, x| vec![f.unary(Opcode::Negate, x[0])]);
                 let dims = Attr::Ints((0..v.ty.rank() as i64).collect());
-                let id =
-                    self.f.op_with_regions(Opcode::Map, &[v.id], &[("dimensions", dims)], vec![body], &[v.ty.clone()])
-                        [0];
+                let id = self.f.op_with_regions(
+                    Opcode::Map,
+                    &[v.id],
+                    &[("dimensions", dims)],
+                    vec![body],
+                    std::slice::from_ref(&v.ty),
+                )[0];
                 let mag = if v.int() { max_of(v.ty.dtype) } else { v.mag };
                 self.push(id, &[a], v.exact, v.whole, mag, moved());
             }

@@ -207,7 +207,7 @@ impl Gen<'_> {
             self.f.region(&[scalar.clone(), scalar], |f, x| vec![op.map_or(x[1], |op| f.binary(op, x[0], x[1]))]);
         let attrs = [("scatter_dimension_numbers", Attr::Scatter(Box::new(dims)))];
         let operands = [v.id, self.values[i].id, w.id];
-        let id = self.f.op_with_regions(Opcode::Scatter, &operands, &attrs, vec![body], &[v.ty.clone()])[0];
+        let id = self.f.op_with_regions(Opcode::Scatter, &operands, &attrs, vec![body], std::slice::from_ref(&v.ty))[0];
         let sums = op == Some(Opcode::Add);
         let k = batch.iter().product::<i64>() as f64;
         let mag = if sums { v.mag + k * w.mag } else { v.mag.max(w.mag) };

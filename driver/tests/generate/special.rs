@@ -91,7 +91,7 @@ impl Gen<'_> {
             ChloBroadcastXor,
         ];
         let op = self.rng.pick(if v.int() { &ops } else { &ops[..5] });
-        let id = self.f.op(op, &ids, &[], &[v.ty.clone()])[0];
+        let id = self.f.op(op, &ids, &[], std::slice::from_ref(&v.ty))[0];
         let mag = if v.int() { max_of(v.ty.dtype) } else { v.mag * 4.0 + 4.0 };
         let whole = v.whole && self.values[b].whole;
         self.push(id, &[a, b], true, whole, mag, moved());
