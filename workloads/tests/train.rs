@@ -2,7 +2,7 @@
 
 use tpusim_backend::eval::{DotPrecision, EvalOptions, Tensor, eval_module, eval_module_with};
 use tpusim_backend::hlo::{Attr, Module, TensorType, Verified};
-use tpusim_driver::{Driver, Executable, Mode, SimDriver};
+use tpusim_driver::{Driver, Mode, SimDriver};
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::DType;
 use tpusim_workloads::llm::{
@@ -329,9 +329,7 @@ fn later_steps_correct_less() {
     let mut given = inputs(&module);
     let count = (given.len() - 3) / 3;
     let first = eval_module(&module, &given).unwrap();
-    for i in 0..2 * count {
-        given[count + i] = first[count + i].clone();
-    }
+    given[count..3 * count].clone_from_slice(&first[count..3 * count]);
     given[3 * count] = Tensor::from_i64(&[], DType::I32, &[6]).unwrap();
     let second = eval_module(&module, &given).unwrap();
     assert_eq!(second[3 * count].to_f64(), [7.0]);
