@@ -150,8 +150,14 @@ impl Space {
         let n = self.dims.len();
         let widths: Vec<i64> = self.widths();
         let reduced = self.reduced();
+        // By the bytes that move: a vector along one dimension says little beside an array along another.
+        let bytes = |a: &Access, width: i64| -> u64 {
+            let moved = self.dims.iter().zip(&a.strides).filter(|(_, s)| **s != 0).map(|(d, _)| *d);
+            moved.fold(width.unsigned_abs(), u64::saturating_mul)
+        };
         let unit = |d: usize| -> u64 {
-            self.accesses().zip(&widths).filter(|(a, w)| a.strides[d] == **w).map(|(_, w)| *w as u64).sum()
+            let along = self.accesses().zip(&widths).filter(|(a, w)| a.strides[d] == **w);
+            along.map(|(a, w)| bytes(a, *w)).fold(0, u64::saturating_add)
         };
         let cols = self.row_reduced().unwrap_or_else(|| {
             (0..n).filter(|&d| reduced >> d & 1 == 0).max_by_key(|&d| (unit(d), d)).unwrap_or(n - 1)

@@ -85,7 +85,7 @@ impl Sizes {
     }
 
     /// Scaled and masked scores of a block of query rows and one of keys, in f32: `(batch, kv_heads, rows, block)`, or with keys before
-    /// rows. `at` are the first positions of both.
+    /// rows. `at` are the first row and the first key.
     fn scores(
         &self,
         f: &mut FuncBuilder<'_>,
@@ -97,26 +97,26 @@ impl Sizes {
         let s = dot(f, a, b, (&[3], &[3]), DType::F32);
         let s = f.binary_scalar(Opcode::Multiply, s, 1.0 / (self.dim as f64).sqrt());
         let dims = f.dims(s);
-        let (block, group) = (self.block, self.group);
-        let all = if keys_first { [block, block, group] } else { [block, group, block] };
+        let plane = dims.get(2..).unwrap_or_default();
         let mut index = |dim: i64, at: ValueId| {
-            let i = f.iota(TensorType::new(all, DType::I32), dim);
-            let at = f.broadcast_along(at, &[], &all);
+            let i = f.iota(TensorType::new(plane, DType::I32), dim);
+            let at = f.broadcast_along(at, &[], plane);
             f.add(i, at)
         };
-        let (query, key) = if keys_first { (index(1, at.0), index(0, at.1)) } else { (index(0, at.0), index(2, at.1)) };
-        let seen = f.compare("GE", query, key);
-        let seen = f.reshape(seen, dims.get(2..).unwrap_or_default());
+        let (row, key) = (index(i64::from(keys_first), at.0), index(i64::from(!keys_first), at.1));
+        // Row `r` is of query `r / group`, which is at least `key` where `r` is at least `key * group`.
+        let first = f.binary_scalar(Opcode::Multiply, key, self.group as f64);
+        let seen = f.compare("GE", row, first);
         let seen = f.broadcast_along(seen, &[2, 3], &dims);
         let hidden = f.splat(f.ty(s), HIDDEN);
         f.select(seen, s, hidden)
     }
 
-    /// Where the blocks of pair `i` begin: queries, their rows, and keys.
-    fn at(&self, f: &mut FuncBuilder<'_>, queries: ValueId, keys: ValueId, i: ValueId) -> [ValueId; 3] {
+    /// Where the blocks of pair `i` begin: rows of queries, and keys.
+    fn at(&self, f: &mut FuncBuilder<'_>, queries: ValueId, keys: ValueId, i: ValueId) -> (ValueId, ValueId) {
         let (query, key) = (element(f, queries, i), element(f, keys, i));
         let row = f.binary_scalar(Opcode::Multiply, query, self.group as f64);
-        [query, row, key]
+        (row, key)
     }
 }
 
@@ -160,10 +160,10 @@ pub(super) fn forward(f: &mut FuncBuilder<'_>, s: &Sizes, q: ValueId, k: ValueId
     let done = counted(f, s.pairs(), &[queries, keys, q, k, v], &[max, sum, total], |f, i, fixed, state| {
         let &[queries, keys, q, k, v] = fixed else { return Vec::new() };
         let &[max, sum, total] = state else { return Vec::new() };
-        let [query, row, key] = s.at(f, queries, keys, i);
+        let (row, key) = s.at(f, queries, keys, i);
         let count = s.block_rows();
         let (qb, kb, vb) = (s.part(f, q, count, row), s.part(f, k, s.block, key), s.part(f, v, s.block, key));
-        let scores = s.scores(f, (qb, kb), (query, key), false);
+        let scores = s.scores(f, (qb, kb), (row, key), false);
         let (old, dims) = (s.part(f, max, count, row), f.dims(scores));
         let new = f.reduce(ReduceKind::Max, scores, &[3]);
         let new = f.binary(Opcode::Maximum, old, new);
@@ -217,12 +217,12 @@ pub(super) fn backward(f: &mut FuncBuilder<'_>, s: &Sizes, known: Known, go: Val
     let done = counted(f, s.pairs(), &fixed, &sums, |f, i, fixed, state| {
         let &[queries, keys, q, k, v, go, log_sum, delta] = fixed else { return Vec::new() };
         let &[dq, dk, dv] = state else { return Vec::new() };
-        let [query, row, key] = s.at(f, queries, keys, i);
+        let (row, key) = s.at(f, queries, keys, i);
         let count = s.block_rows();
         let (qb, kb, vb) = (s.part(f, q, count, row), s.part(f, k, s.block, key), s.part(f, v, s.block, key));
         let gb = s.part(f, go, count, row);
         // Keys before rows: what belongs to a row then lies along it, and two of the three products read this as it lies.
-        let scores = s.scores(f, (qb, kb), (query, key), true);
+        let scores = s.scores(f, (qb, kb), (row, key), true);
         let dims = f.dims(scores);
         let log_sum = s.part(f, log_sum, count, row);
         let log_sum = f.broadcast_along(log_sum, &[0, 1, 3], &dims);

@@ -42,7 +42,7 @@ pub(super) fn corrections(f: &mut FuncBuilder<'_>, step: ValueId) -> [ValueId; 2
     })
 }
 
-/// `a + rate * b` in f32.
+/// `keep * a + take * b`.
 fn mix(f: &mut FuncBuilder<'_>, a: ValueId, keep: f64, b: ValueId, take: f64) -> ValueId {
     let a = f.binary_scalar(Opcode::Multiply, a, keep);
     let b = f.binary_scalar(Opcode::Multiply, b, take);
@@ -66,13 +66,16 @@ pub(super) fn update(
             let m = mix(f, m, BETA1, g, 1.0 - BETA1);
             let squares = f.mul(g, g);
             let v = mix(f, v, BETA2, squares, 1.0 - BETA2);
+            // The weight follows the moments as they are held, so that none is stored twice.
+            let held = [f.convert(m, state), f.convert(v, state)];
+            let [m, v] = held.map(|x| f.convert(x, DType::F32));
             let dims = f.dims(w);
             let [cm, cv] = corrections.map(|c| f.broadcast_along(c, &[], &dims));
             let (mean, square) = (f.mul(m, cm), f.mul(v, cv));
             let root = f.unary(Opcode::Sqrt, square);
             let root = f.binary_scalar(Opcode::Add, root, EPSILON);
             let change = f.binary(Opcode::Divide, mean, root);
-            (change, vec![f.convert(m, state), f.convert(v, state)])
+            (change, held.to_vec())
         }
         _ => (g, Vec::new()),
     };

@@ -184,7 +184,8 @@ impl Builder<'_> {
         self.map(MapOp::Convert, &[outer], &Shape { dims: out, dtype }, name, site.clone())
     }
 
-    /// Brings a product to exactly one contracted dimension: several are moved to the end and joined, none becomes one of size 1.
+    /// Brings a product to exactly one contracted dimension: several are joined, at the end if they are no neighbours, and none
+    /// becomes one of size 1.
     pub(super) fn one_contracted(
         &mut self,
         mut spec: DotSpec,
@@ -199,6 +200,18 @@ impl Builder<'_> {
         for (side, &arg) in args.iter().enumerate().take(2) {
             let n = self.node(arg);
             let (dims, dtype) = (n.dims.clone(), n.dtype);
+            // Neighbours join where they are, which moves nothing.
+            if let Some(&first) = spec.contract[side].first()
+                && spec.contract[side].iter().enumerate().all(|(i, &d)| d == first + i)
+            {
+                let (count, end) = (spec.contract[side].len(), first + spec.contract[side].len());
+                let joined = dims[first..end].iter().product();
+                let shape = [&dims[..first], &[joined], &dims[end..]].concat();
+                out.push(self.reshape(arg, &Shape { dims: shape, dtype }, name, site.clone()));
+                spec.batch[side].iter_mut().filter(|d| **d >= end).for_each(|d| *d -= count - 1);
+                spec.contract[side] = vec![first];
+                continue;
+            }
             let free = spec.free(side, dims.len());
             let perm: Vec<usize> = [&spec.batch[side][..], &free[..], &spec.contract[side][..]].concat();
             let moved: Vec<u64> = perm.iter().map(|&d| dims[d]).collect();
