@@ -206,12 +206,16 @@ fn steps(mut p: Planner<'_>, wanted: &[NodeId]) -> Plan {
     let g = p.g;
     let mut todo: BTreeSet<NodeId> = wanted.iter().copied().filter(|n| p.rooted(*n)).collect();
     let mut steps = Vec::new();
+    // What later steps read, parameters too.
+    let mut later: BTreeSet<NodeId> = BTreeSet::new();
     // Highest first: by the time a node is looked at, all its users have been.
     while let Some(root) = todo.pop_last() {
         if let NodeOp::Special(_) = g.node(root).op {
             let step = p.special(root);
             let step = Step::Special(step);
-            todo.extend(step.reads(g).into_iter().filter(|r| p.rooted(*r)));
+            let reads = step.reads(g);
+            later.extend(&reads);
+            todo.extend(reads.into_iter().filter(|r| p.rooted(*r)));
             steps.push(step);
             continue;
         }
@@ -224,10 +228,11 @@ fn steps(mut p: Planner<'_>, wanted: &[NodeId]) -> Plan {
             continue;
         }
         let kernels = match &g.node(root).op {
-            NodeOp::DynUpdate { .. } => p.update(root, &todo),
+            NodeOp::DynUpdate { .. } => p.update(root, &later),
             _ => p.kernels(root),
         };
         for f in kernels {
+            later.extend(&f.reads);
             todo.extend(f.reads.iter().copied().filter(|r| p.rooted(*r) && *r != root));
             steps.push(Step::Kernel(Box::new(f)));
         }
