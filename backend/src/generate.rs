@@ -30,6 +30,8 @@ pub(crate) struct Generator<'c> {
     depth: u32,
     /// Transfers that have not been waited for.
     open: Vec<transfer::Open>,
+    /// Number of the step at hand.
+    step: usize,
 }
 
 /// Where the steps of one graph find their arrays.
@@ -51,7 +53,7 @@ impl Scope<'_> {
 
 impl<'c> Generator<'c> {
     pub fn new(chip: &'c ChipSpec, program: Program) -> Self {
-        Generator { chip, program, kernels: Vec::new(), names: BTreeMap::new(), depth: 0, open: Vec::new() }
+        Generator { chip, program, kernels: Vec::new(), names: BTreeMap::new(), depth: 0, open: Vec::new(), step: 0 }
     }
 
     /// The program, its body still empty, and one kernel for each of its operations.
@@ -74,8 +76,9 @@ impl<'c> Generator<'c> {
     pub fn program(&mut self, scope: &Scope<'_>, steps: &[Step]) -> Result<(Vec<Code>, Vec<Range<u32>>), CompileError> {
         let (mut body, mut ops) = (Vec::new(), Vec::new());
         // Those of the code around are none of its business.
-        let outside = std::mem::take(&mut self.open);
-        for s in steps {
+        let outside = (std::mem::take(&mut self.open), self.step);
+        for (k, s) in steps.iter().enumerate() {
+            self.step = k;
             let first = self.program.ops.len() as u32;
             self.wait_for(scope, Some(s), &mut body);
             match s {
@@ -85,7 +88,7 @@ impl<'c> Generator<'c> {
             ops.push(first..self.program.ops.len() as u32);
         }
         self.wait_for(scope, None, &mut body);
-        self.open = outside;
+        (self.open, self.step) = outside;
         Ok((body, ops))
     }
 

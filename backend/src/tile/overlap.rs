@@ -9,7 +9,9 @@ use super::fuse::{Plan, Step};
 use crate::graph::{Graph, NodeId, NodeOp, Special};
 
 /// Steps that a transfer may start ahead of its place: what it brings has to lie somewhere meanwhile.
-const AHEAD: usize = 32;
+const AHEAD: usize = 8;
+/// Steps that a transfer may take longer than its own: its operand has to stay meanwhile.
+pub const BEHIND: usize = 12;
 
 fn is_transfer(g: &Graph, s: &Step) -> bool {
     matches!(s, Step::Special(s) if matches!(g.node(s.node).op, NodeOp::Special(Special::Collective(_))))
@@ -35,14 +37,15 @@ pub fn hoist(g: &Graph, steps: Vec<Step>) -> Vec<Step> {
     out
 }
 
-/// For each step that is a transfer, the first later step that reads its result, or the number of steps.
+/// For each step that is a transfer, the later step that waits for it: the first that reads its result, at most so many steps later, or
+/// the number of steps.
 pub fn ends(g: &Graph, plan: &Plan) -> BTreeMap<usize, usize> {
     let mut out = BTreeMap::new();
     for (i, s) in plan.steps.iter().enumerate().filter(|(_, s)| is_transfer(g, s)) {
         let results = s.writes();
         let reads = |o: &Step| o.reads(g).iter().any(|r| results.contains(r));
-        let end = plan.steps[i + 1..].iter().position(reads).map_or(plan.steps.len(), |p| i + 1 + p);
-        out.insert(i, end);
+        let end = plan.steps[i + 1..].iter().take(BEHIND).position(reads).unwrap_or(BEHIND);
+        out.insert(i, (i + 1 + end).min(plan.steps.len()));
     }
     out
 }

@@ -23,6 +23,7 @@ use crate::compile::CompileError;
 use crate::graph::{Collective, Exchange, Graph, Node, NodeId};
 use crate::lower::math::Combine;
 use crate::tile::fuse::{SpecialStep, Step};
+use crate::tile::overlap::BEHIND;
 
 use code::Control;
 
@@ -82,6 +83,8 @@ pub(crate) struct Open {
     result: NodeId,
     /// Operand, result and scratch memory, as first bytes and ends.
     used: [(u64, u64); 3],
+    /// The step that waits for it at the latest.
+    until: usize,
 }
 
 /// The operand and the result of a collective.
@@ -112,7 +115,7 @@ impl Generator<'_> {
         let open = std::mem::take(&mut self.open);
         for o in open {
             let meets = |a: &(u64, u64)| spans.iter().any(|b| a.0 < b.1 && b.0 < a.1);
-            if all || reads.contains(&o.result) || o.used.iter().any(meets) {
+            if all || self.step >= o.until || reads.contains(&o.result) || o.used.iter().any(meets) {
                 body.push(Code::Done { transfer: o.transfer });
             } else {
                 self.open.push(o);
@@ -193,7 +196,7 @@ impl Generator<'_> {
         let span = |at: i64, bytes: u64| (at as u64, at as u64 + bytes);
         let used =
             [span(ends.from, x.bytes()), span(ends.to, scope.g.node(*result).bytes()), span(ends.work, s.scratch())];
-        self.open.push(Open { transfer, result: *result, used });
+        self.open.push(Open { transfer, result: *result, used, until: self.step + 1 + BEHIND });
         Ok(())
     }
 
