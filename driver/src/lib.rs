@@ -123,7 +123,9 @@ pub enum DriverError {
     #[error("{0}")]
     Partition(String),
     /// Mesh and slice differ in size.
-    #[error("the mesh {mesh} has {wanted} devices, the slice {slice} has {has}; choose a slice with as many devices")]
+    #[error(
+        "the program's mesh ({mesh}) has {wanted} devices, the slice {slice} has {has}; choose a slice with as many devices"
+    )]
     Mesh {
         /// Axes.
         mesh: String,

@@ -47,7 +47,10 @@ impl PodExecutable {
         let axes = partitioned.mesh.whole_axes();
         let sizes: Vec<u64> = axes.iter().map(|a| a.1).collect();
         let devices = assign(cluster, &sizes).ok_or_else(|| DriverError::Mesh {
-            mesh: axes.iter().map(|(n, s)| format!("{n}={s}")).collect::<Vec<_>>().join(","),
+            mesh: match axes.len() {
+                0 => "none: nothing in it is sharded".to_owned(),
+                _ => axes.iter().map(|(n, s)| format!("{n}={s}")).collect::<Vec<_>>().join(","),
+            },
             wanted: partitioned.devices,
             slice: cluster.slice.to_string(),
             has: u64::from(cluster.devices()),

@@ -181,6 +181,9 @@ pub enum FaultKind {
         /// What it is called in options.
         key: String,
     },
+    /// A link that does not exist, or a network cut in two.
+    #[error(transparent)]
+    Network(#[from] crate::network::NetworkError),
     /// A program for several devices on one.
     #[error("the program talks to other devices; run it on a pod")]
     Alone,

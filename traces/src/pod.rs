@@ -231,12 +231,8 @@ impl PodReport {
             },
         );
         if !self.links.is_empty() {
-            let list: Vec<String> = self
-                .links
-                .iter()
-                .map(|l| format!("{} {} (mean {})", l.port, percent(l.max), percent(l.mean)))
-                .collect();
-            line("links", list.join(", "));
+            let list: Vec<String> = self.links.iter().map(|l| format!("{} {}", l.port, percent(l.max))).collect();
+            line("links", format!("busiest {}", list.join(", ")));
         }
         if !self.ops.is_empty() {
             out.push_str("\nlongest operations\n");
@@ -261,7 +257,32 @@ impl PodReport {
             });
             out.push_str(&table(["transfer", "runs", "result", "time", "exposed", "axes"], rows));
         }
+        out.push('\n');
+        out.push_str(&self.advice());
         out
+    }
+
+    /// Where most of the time goes, in a sentence.
+    fn advice(&self) -> String {
+        let share = |s: f64| percent(if self.time_s > 0.0 { s / self.time_s } else { 0.0 });
+        let longest = |mxu: bool| self.ops.iter().find(|o| (o.flops > 0.0) == mxu).map_or("", |o| o.name.as_str());
+        if self.time_s <= 0.0 {
+            return "Nothing ran.\n".to_owned();
+        }
+        if self.exposed_s >= self.mxu_s.max(self.vector_s) {
+            let (name, axes) = self.transfers.first().map_or(("", ""), |t| (t.name.as_str(), t.axes.as_str()));
+            return format!(
+                "- {} of the time waits for transfers, longest for `{name}` ({axes}): more work per device or\n  another mesh hides them.\n",
+                share(self.exposed_s)
+            );
+        }
+        if self.vector_s >= self.mxu_s {
+            let o = longest(false);
+            return format!("- {} of the time is work without products, longest `{o}`.\n", share(self.vector_s));
+        }
+        let reached = percent(self.mfu * self.time_s / self.mxu_s.max(f64::MIN_POSITIVE));
+        let o = longest(true);
+        format!("- {} of the time is products at {reached} of the MXUs' peak, longest `{o}`.\n", share(self.mxu_s))
     }
 }
 

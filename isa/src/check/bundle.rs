@@ -53,7 +53,12 @@ impl Walk<'_, '_, '_> {
                     }
                     self.nodes(body, depth + 1);
                 }
-                Node::Start { body, .. } => self.nodes(body, depth + 1),
+                // A transfer has registers of its own.
+                Node::Start { body, .. } => {
+                    let outside = std::mem::take(&mut self.counters);
+                    self.nodes(body, depth + 1);
+                    self.counters = outside;
+                }
                 Node::Done { .. } => {}
                 Node::While { info, test, .. } => self.flow(node, *info, FlowKind::While, *test, depth),
                 Node::Case { info, selector, branches } => {

@@ -24,7 +24,7 @@ pub const PORTS: usize = 2 * AXES + 3;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
     /// No such link.
-    #[error("{chip:?} has no link {direction}: {topology} does not wrap there")]
+    #[error("chip {} has no link {direction} in a slice of {topology}", chip.0)]
     NoLink {
         /// Chip.
         chip: ChipId,

@@ -82,10 +82,6 @@ pub(super) struct Pod<'a, D> {
     messages: u64,
 }
 
-fn broken(e: &crate::network::NetworkError) -> FaultKind {
-    FaultKind::Malformed(e.to_string())
-}
-
 impl<'a, D: Data> Pod<'a, D> {
     pub fn new(
         program: &'a Program,
@@ -98,7 +94,7 @@ impl<'a, D: Data> Pod<'a, D> {
     ) -> Result<Self, FaultKind> {
         let mut network = Network::new(chip, cluster.clone());
         for &(c, d) in &opts.failed {
-            network.fail(c, d).map_err(|e| broken(&e))?;
+            network.fail(c, d)?;
         }
         let n = cluster.devices();
         let mut hz = vec![*chip.clock_hz; n as usize];
@@ -119,7 +115,7 @@ impl<'a, D: Data> Pod<'a, D> {
         let targets = targets(program, n)?;
         let tables = tables(program, n)?;
         let classes = match fold {
-            true => classes(&network, &targets, &hz).map_err(|e| broken(&e))?,
+            true => classes(&network, &targets, &hz)?,
             false => Classes::all(n, cluster.chips()),
         };
         let representatives = classes.representatives();
@@ -410,7 +406,7 @@ impl<'a, D: Data> Machine<'a> for View<'_, 'a, D> {
         let route = match pod.routes.get(&(from.0, target.0)) {
             Some(r) => r.clone(),
             None => {
-                let r: Route = pod.network.route(from, target).map_err(|e| broken(&e))?.into();
+                let r: Route = pod.network.route(from, target)?.into();
                 pod.routes.insert((from.0, target.0), r.clone());
                 r
             }
