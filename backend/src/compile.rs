@@ -64,7 +64,7 @@ pub fn compile(module: &Verified<Module>, chip: &ChipSpec) -> Result<Program, Co
     compile_parts(module, chip).map(|c| c.program)
 }
 
-/// As [`compile`], with the graph and the plan. Where a kernel fits no tiling, kernels write over nothing they read, then long
+/// As [`compile`], with the graph and the plan. Where a kernel fits no tiling, none are joined, then they write over nothing they read, then long
 /// contractions are padded to what blocks divide, then kernels are made smaller.
 ///
 /// # Errors
@@ -80,9 +80,11 @@ pub fn compile_parts(module: &Verified<Module>, chip: &ChipSpec) -> Result<Compi
     if !matches!(first, Err(CompileError::Kernel { .. })) {
         return first;
     }
-    let apart = |max_nodes: usize| Options { max_nodes, in_place: false };
-    let others = [(false, MAX_NODES), (true, MAX_NODES), (true, 16), (true, 2)];
-    others.into_iter().find_map(|(pad, n)| attempt(pad, apart(n)).ok()).map_or(first, Ok)
+    let apart = |max_nodes: usize| Options { max_nodes, in_place: false, join: false };
+    let single = Options { join: false, ..Options::default() };
+    let others =
+        [(false, single), (false, apart(MAX_NODES)), (true, apart(MAX_NODES)), (true, apart(16)), (true, apart(2))];
+    others.into_iter().find_map(|(pad, how)| attempt(pad, how).ok()).map_or(first, Ok)
 }
 
 /// Compiles a flat graph.
