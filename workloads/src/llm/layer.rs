@@ -9,7 +9,7 @@ use tpusim_isa::num::DType;
 use super::attention::{self, Known, Sizes};
 use super::math;
 use super::mesh::{Axis, BATCH, Mesh};
-use super::models::{Model, Norm};
+use super::models::Model;
 use super::weights::Named;
 
 /// What a layer keeps for its backward pass, beside its input.
@@ -61,7 +61,7 @@ impl Block<'_> {
         let ty = |inner: &[i64]| TensorType::new([&[self.batch, self.seq], inner].concat(), self.dtype);
         let (heads, kv) = (ty(&[m.heads, m.dim]), ty(&[m.kv_heads, m.dim]));
         let log_sum = TensorType::new(self.sizes().rows(), DType::F32);
-        let gated = m.norm == Norm::Rms;
+        let gated = m.mlp.gated();
         let mut kept = Vec::new();
         if self.remat != Remat::Full {
             kept.extend([("q", heads.clone()), ("k", kv.clone()), ("v", kv.clone())]);
@@ -166,12 +166,8 @@ impl Block<'_> {
             }
             _ => {
                 let u = self.value(f, t, "u");
-                let a = if m.norm == Norm::Rms {
-                    let g = self.value(f, t, "g");
-                    math::swiglu(f, g, u)
-                } else {
-                    math::gelu(f, u)
-                };
+                let gate = m.mlp.gated().then(|| self.value(f, t, "g"));
+                let a = math::activation(f, m.mlp, gate, u);
                 self.mesh.constrain(f, a, HIDDEN)
             }
         };
@@ -249,16 +245,13 @@ impl Block<'_> {
         let da = self.product_gradient(f, t, &mut grads, (a, dy), ("down", "down_bias"));
         let da = self.mesh.constrain(f, da, HIDDEN);
         f.name("layer/mlp/up/gradient");
-        let dh = if self.model.norm == Norm::Rms {
-            let g = self.value(f, t, "g");
-            let (dg, du) = math::swiglu_gradient(f, g, u, da);
-            let one = self.product_gradient(f, t, &mut grads, (h2, du), ("up", ""));
-            let two = self.product_gradient(f, t, &mut grads, (h2, dg), ("gate", ""));
-            f.add(one, two)
-        } else {
-            let du = math::gelu_gradient(f, u, da);
-            self.product_gradient(f, t, &mut grads, (h2, du), ("up", "up_bias"))
-        };
+        let gate = self.model.mlp.gated().then(|| self.value(f, t, "g"));
+        let (dg, du) = math::activation_gradient(f, self.model.mlp, gate, u, da);
+        let mut dh = self.product_gradient(f, t, &mut grads, (h2, du), ("up", "up_bias"));
+        if let Some(dg) = dg {
+            let more = self.product_gradient(f, t, &mut grads, (h2, dg), ("gate", ""));
+            dh = f.add(dh, more);
+        }
         f.name("layer/mlp_norm/gradient");
         let dx = self.norm_gradient(f, t.weights, &mut grads, ("mlp_norm", "mlp_norm_bias"), (middle, dh));
         let dm = f.add(dy, dx);

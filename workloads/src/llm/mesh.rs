@@ -14,6 +14,20 @@ pub enum Axis {
     Tensor,
 }
 
+impl Axis {
+    /// Every axis, the outermost first.
+    pub const ALL: [Axis; 3] = [Axis::Data, Axis::Fsdp, Axis::Tensor];
+
+    /// Name on the command line and in programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Axis::Data => "data",
+            Axis::Fsdp => "fsdp",
+            Axis::Tensor => "tensor",
+        }
+    }
+}
+
 /// Sizes of the mesh's axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mesh {
@@ -54,11 +68,12 @@ impl Mesh {
         axes.iter().fold(1, |n, a| n.saturating_mul(self.size(*a)))
     }
 
-    fn name(axis: Axis) -> &'static str {
+    /// Size of an axis, to be changed.
+    pub fn size_mut(&mut self, axis: Axis) -> &mut i64 {
         match axis {
-            Axis::Data => "data",
-            Axis::Fsdp => "fsdp",
-            Axis::Tensor => "tensor",
+            Axis::Data => &mut self.data,
+            Axis::Fsdp => &mut self.fsdp,
+            Axis::Tensor => &mut self.tensor,
         }
     }
 
@@ -67,7 +82,7 @@ impl Mesh {
         if self.devices() == 1 {
             return;
         }
-        let axes = [Axis::Data, Axis::Fsdp, Axis::Tensor].map(|a| format!("\"{}\"={}", Mesh::name(a), self.size(a)));
+        let axes = Axis::ALL.map(|a| format!("\"{}\"={}", a.name(), self.size(a)));
         m.mesh("mesh", Attr::Opaque(format!("sdy.mesh<[{}]>", axes.join(", "))));
         m.attr("mhlo.num_partitions", Attr::Int(self.devices(), Type::Scalar(DType::I32)));
         m.attr("mhlo.num_replicas", Attr::Int(1, Type::Scalar(DType::I32)));
@@ -79,7 +94,7 @@ impl Mesh {
             return None;
         }
         let dims = cut.iter().map(|axes| {
-            let names = axes.iter().filter(|a| self.size(**a) > 1).map(|a| format!("\"{}\"", Mesh::name(*a)));
+            let names = axes.iter().filter(|a| self.size(**a) > 1).map(|a| format!("\"{}\"", a.name()));
             format!("{{{}}}", names.collect::<Vec<_>>().join(", "))
         });
         Some(format!("sdy.sharding<@mesh, [{}]>", dims.collect::<Vec<_>>().join(", ")))
@@ -92,5 +107,13 @@ impl Mesh {
             Some(text) => f.sharding_constraint(x, &text),
             None => x,
         }
+    }
+}
+
+impl std::fmt::Display for Mesh {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let axes = Axis::ALL.into_iter().filter(|a| self.size(*a) > 1);
+        let named: Vec<String> = axes.map(|a| format!("{}={}", a.name(), self.size(a))).collect();
+        if named.is_empty() { f.write_str("one device") } else { f.write_str(&named.join(",")) }
     }
 }

@@ -13,6 +13,7 @@
 //! ```
 
 mod attention;
+mod fit;
 mod layer;
 mod math;
 mod mesh;
@@ -25,11 +26,13 @@ mod weights;
 use tpusim_backend::hlo::{Module, TensorType, Verified};
 use tpusim_isa::num::DType;
 
+pub use fit::{MeshRequest, check_batch, default_batch};
 pub use layer::Remat;
 pub use mesh::{Axis, Mesh};
-pub use models::{Experts, Latent, MODELS, Model, Norm, UsefulFlops};
+pub use models::{Experts, Latent, MODELS, Mlp, Model, Norm, UsefulFlops};
 pub use optimizer::{BETA1, BETA2, EPSILON, Optimizer, RATE};
 pub(crate) use train::WORKLOAD;
+pub use train::configure;
 
 use crate::{MAX_ARRAY_BYTES, WorkloadError};
 

@@ -48,6 +48,19 @@ pub(crate) const WORKLOAD: Workload = Workload {
 };
 
 fn build(p: &Params) -> Result<Verified<Module>, WorkloadError> {
+    let (model, options) = settings(p)?;
+    train_step(&model, &options)
+}
+
+/// The model and the options that parameters of the workload `train` stand for, for one device.
+///
+/// # Errors
+/// Parameters that do not exist or do not parse.
+pub fn configure(given: &[(String, String)]) -> Result<(Model, Options), WorkloadError> {
+    settings(&Params::parse(&WORKLOAD, given)?)
+}
+
+fn settings(p: &Params) -> Result<(Model, Options), WorkloadError> {
     let chosen = p.choice("model");
     let Some(model) = Model::find(chosen) else {
         return Err(WorkloadError::Combination(format!("no shapes of model `{chosen}`")));
@@ -77,5 +90,5 @@ fn build(p: &Params) -> Result<Verified<Module>, WorkloadError> {
         attention_block: Some(p.size_or("attention_block", 0)).filter(|n| *n > 0),
         ..Options::default()
     };
-    train_step(&model, &options)
+    Ok((model, options))
 }

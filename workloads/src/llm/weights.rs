@@ -53,9 +53,10 @@ pub(super) fn of_layer(m: &Model, tensor: i64) -> Vec<Weight> {
         matrix("up", &[d, ff], &[FSDP, TENSOR], d),
         matrix("down", &[ff, d], &[TENSOR, FSDP], ff),
     ];
-    if m.norm == Norm::Rms {
+    if m.mlp.gated() {
         all.push(matrix("gate", &[d, ff], &[FSDP, TENSOR], d));
-    } else {
+    }
+    if m.norm == Norm::Layer {
         all.extend([
             bias("attention_norm_bias", &[d], &[WHOLE]),
             bias("bq", &[heads, dim], &[TENSOR, WHOLE]),
