@@ -10,6 +10,8 @@ pub enum Axis {
     Data,
     /// Parts of the batch whose devices also share weights and optimizer state.
     Fsdp,
+    /// Parts of the batch whose devices also share experts: each has all rows of some.
+    Expert,
     /// Parts of heads, hidden channels and vocabulary.
     Tensor,
 }
@@ -21,6 +23,8 @@ pub struct Mesh {
     pub data: i64,
     /// Size of [`Axis::Fsdp`].
     pub fsdp: i64,
+    /// Size of [`Axis::Expert`].
+    pub expert: i64,
     /// Size of [`Axis::Tensor`].
     pub tensor: i64,
 }
@@ -29,15 +33,17 @@ pub struct Mesh {
 pub(super) type Cut = Vec<Vec<Axis>>;
 
 /// The dimension that runs over the batch.
-pub(super) const BATCH: &[Axis] = &[Axis::Data, Axis::Fsdp];
+pub(super) const BATCH: &[Axis] = &[Axis::Data, Axis::Fsdp, Axis::Expert];
 
 impl Mesh {
     /// One device.
-    pub const ONE: Mesh = Mesh { data: 1, fsdp: 1, tensor: 1 };
+    pub const ONE: Mesh = Mesh { data: 1, fsdp: 1, expert: 1, tensor: 1 };
+
+    const AXES: [Axis; 4] = [Axis::Data, Axis::Fsdp, Axis::Expert, Axis::Tensor];
 
     /// Number of devices, saturating.
     pub fn devices(&self) -> i64 {
-        self.data.saturating_mul(self.fsdp).saturating_mul(self.tensor)
+        self.parts(&Mesh::AXES)
     }
 
     /// Size of an axis.
@@ -45,6 +51,7 @@ impl Mesh {
         match axis {
             Axis::Data => self.data,
             Axis::Fsdp => self.fsdp,
+            Axis::Expert => self.expert,
             Axis::Tensor => self.tensor,
         }
     }
@@ -58,6 +65,7 @@ impl Mesh {
         match axis {
             Axis::Data => "data",
             Axis::Fsdp => "fsdp",
+            Axis::Expert => "expert",
             Axis::Tensor => "tensor",
         }
     }
@@ -67,7 +75,9 @@ impl Mesh {
         if self.devices() == 1 {
             return;
         }
-        let axes = [Axis::Data, Axis::Fsdp, Axis::Tensor].map(|a| format!("\"{}\"={}", Mesh::name(a), self.size(a)));
+        // Dense models have no axis of experts.
+        let named = Mesh::AXES.iter().filter(|a| **a != Axis::Expert || self.expert > 1);
+        let axes: Vec<String> = named.map(|a| format!("\"{}\"={}", Mesh::name(*a), self.size(*a))).collect();
         m.mesh("mesh", Attr::Opaque(format!("sdy.mesh<[{}]>", axes.join(", "))));
         m.attr("mhlo.num_partitions", Attr::Int(self.devices(), Type::Scalar(DType::I32)));
         m.attr("mhlo.num_replicas", Attr::Int(1, Type::Scalar(DType::I32)));

@@ -176,6 +176,16 @@ impl Model {
         MODELS.iter().find(|m| m.name == name)
     }
 
+    /// Sizes of a head's key and of its value.
+    pub(super) fn head(&self) -> (i64, i64) {
+        self.latent.map_or((self.dim, self.dim), |l| (l.nope.saturating_add(l.rope), l.value))
+    }
+
+    /// Channels of a head that rotate with the position.
+    pub(super) fn rotated(&self) -> i64 {
+        self.latent.map_or(self.dim, |l| l.rope)
+    }
+
     /// Weights of a layer's attention.
     fn attention_weights(&self) -> i64 {
         let Model { d, heads, kv_heads, dim, .. } = *self;
@@ -214,8 +224,7 @@ impl Model {
     pub fn useful_flops(&self, batch: i64, seq: i64) -> UsefulFlops {
         let tokens = i128::from(batch) * i128::from(seq);
         let n = self.layers * self.attention_weights() + self.mlp_weights(true) + self.vocab * self.d;
-        // Keys and values of latent attention differ in size.
-        let (key, value) = self.latent.map_or((self.dim, self.dim), |l| (l.nope + l.rope, l.value));
+        let (key, value) = self.head();
         let pairs = 6 * i128::from(self.layers) * i128::from(self.heads) * i128::from(key + value) * i128::from(seq);
         let flops = |v: i128| u64::try_from(v).unwrap_or(u64::MAX);
         UsefulFlops { weights: flops(6 * i128::from(n) * tokens), attention: flops(pairs * tokens) }
