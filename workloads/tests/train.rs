@@ -6,8 +6,8 @@ use tpusim_driver::{Driver, Mode, SimDriver};
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::DType;
 use tpusim_workloads::llm::{
-    BETA1, BETA2, EPSILON, Experts, Latent, MODELS, Mesh, Model, Norm, Optimizer, Options, RATE, Remat, Routing,
-    train_step,
+    BETA1, BETA2, EPSILON, Experts, Latent, MODELS, Mesh, Model, Norm, Optimizer, Options, Products, RATE, Remat,
+    Routing, train_step,
 };
 
 /// Two layers that are small enough to differentiate by hand.
@@ -35,6 +35,7 @@ const OPTIONS: Options = Options {
     weights: DType::F32,
     state: DType::F32,
     attention_block: Some(4),
+    products: Products::Plain,
     routing: Routing::Capacity(1.25),
 };
 

@@ -14,6 +14,7 @@ use super::layer::{Block, Tape};
 use super::math;
 use super::mesh::{Axis, BATCH};
 use super::models::Experts;
+use super::narrow::Of;
 use super::routing::{ROUTED, Routed};
 use super::weights::Named;
 
@@ -124,15 +125,10 @@ pub(super) fn take(f: F<'_, '_>, x: ValueId, indices: ValueId, size: Option<i64>
     f.op(Opcode::Gather, &[x, indices], &attrs, &[result]).first().copied().unwrap_or(x)
 }
 
-/// Products by expert; the result is of type `out`.
-fn dot(f: F<'_, '_>, a: ValueId, b: ValueId, over: (&[i64], &[i64]), out: DType) -> ValueId {
-    let dims = DotDims {
-        lhs_batch: vec![0],
-        rhs_batch: vec![0],
-        lhs_contract: over.0.to_vec(),
-        rhs_contract: over.1.to_vec(),
-    };
-    f.dot_general(a, b, dims, out)
+/// Products by expert.
+fn by_expert(over: (&[i64], &[i64])) -> DotDims {
+    let (lhs_contract, rhs_contract) = (over.0.to_vec(), over.1.to_vec());
+    DotDims { lhs_batch: vec![0], rhs_batch: vec![0], lhs_contract, rhs_contract }
 }
 
 impl Block<'_> {
@@ -143,7 +139,7 @@ impl Block<'_> {
         f.name("layer/experts/down");
         let a = self.scaled(f, a, scale);
         let down = self.weight(f, t, "experts_down");
-        let y = dot(f, a, down, (&[3], &[1]), self.dtype);
+        let y = self.dot(f, (a, Of::Value), (down, Of::Value), by_expert((&[3], &[1])), self.dtype);
         let y = self.mesh.constrain(f, y, PLACED);
         self.combine(f, d, y, routed.slot)
     }
@@ -165,10 +161,11 @@ impl Block<'_> {
         f.name("layer/experts/down/gradient");
         let rows: &[i64] = &[1, 2];
         let scaled = self.scaled(f, a, scale);
-        let dw = dot(f, scaled, dy, (rows, rows), self.gradient);
+        let over = by_expert((rows, rows));
+        let dw = self.dot(f, (scaled, Of::Value), (dy, Of::Gradient), over.clone(), self.gradient);
         grads.set("experts_down", dw);
         let w = self.weight(f, t, "experts_down");
-        let da = dot(f, dy, w, (&[3], &[2]), self.dtype);
+        let da = self.dot(f, (dy, Of::Gradient), (w, Of::Value), by_expert((&[3], &[2])), self.dtype);
         let da = self.mesh.constrain(f, da, HIDDEN);
         // What a slot's scale gains: its row's output by the gradient of it, before the last product instead of after.
         let (wide, grad) = (f.convert(a, DType::F32), f.convert(da, DType::F32));
@@ -178,10 +175,10 @@ impl Block<'_> {
         f.name("layer/experts/up/gradient");
         let (dg, du) = math::swiglu_gradient(f, g, u, da);
         let mut back = |f: F<'_, '_>, name: &'static str, dy: ValueId| {
-            let dw = dot(f, x, dy, (rows, rows), self.gradient);
+            let dw = self.dot(f, (x, Of::Value), (dy, Of::Gradient), over.clone(), self.gradient);
             grads.set(name, dw);
             let w = self.weight(f, t, name);
-            dot(f, dy, w, (&[3], &[2]), self.dtype)
+            self.dot(f, (dy, Of::Gradient), (w, Of::Value), by_expert((&[3], &[2])), self.dtype)
         };
         let (one, two) = (back(f, "experts_up", du), back(f, "experts_gate", dg));
         let dx = f.add(one, two);
@@ -207,7 +204,7 @@ impl Block<'_> {
                 let x = self.expert_value(f, t, d, "rows");
                 f.name("layer/experts/up");
                 let w = self.weight(f, t, if name == "eg" { "experts_gate" } else { "experts_up" });
-                let y = dot(f, x, w, (&[3], &[1]), self.dtype);
+                let y = self.dot(f, (x, Of::Value), (w, Of::Value), by_expert((&[3], &[1])), self.dtype);
                 self.mesh.constrain(f, y, HIDDEN)
             }
             _ if ROUTED.contains(&name) => {

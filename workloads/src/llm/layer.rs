@@ -12,6 +12,7 @@ use super::latent;
 use super::math;
 use super::mesh::{Axis, BATCH, Mesh};
 use super::models::{Model, Norm};
+use super::narrow::{Of, Products};
 use super::weights::Named;
 
 /// What a layer keeps for its backward pass, beside its input.
@@ -39,6 +40,7 @@ pub(super) struct Block<'a> {
     /// Type of the gradients of weights.
     pub gradient: DType,
     pub remat: Remat,
+    pub products: Products,
     /// Hidden width of the MLP that all tokens visit; none if zero.
     pub ff: i64,
     /// The experts, if it has some.
@@ -129,7 +131,7 @@ impl Block<'_> {
         let w = self.weight(f, t, name);
         let inner: Vec<i64> = (2..f.dims(x).len() as i64).collect();
         let first: Vec<i64> = (0..inner.len() as i64).collect();
-        let y = math::contract(f, x, w, (&inner, &first), self.dtype);
+        let y = self.contract(f, (x, Of::Value), (w, Of::Value), (&inner, &first), self.dtype);
         let Some(b) = t.weights.find(bias) else { return y };
         let b = f.convert(b, self.dtype);
         let dims = f.dims(y);
@@ -249,7 +251,7 @@ impl Block<'_> {
         (name, bias): (&'static str, &'static str),
     ) -> ValueId {
         let over: &[i64] = &[0, 1];
-        let dw = math::contract(f, x, dy, (over, over), self.gradient);
+        let dw = self.contract(f, (x, Of::Value), (dy, Of::Gradient), (over, over), self.gradient);
         grads.set(name, dw);
         if t.weights.find(bias).is_some() {
             let db = math::sum_wide(f, dy, over);
@@ -260,7 +262,7 @@ impl Block<'_> {
         let (free, outer) = (f.dims(x).len() as i64 - 2, f.dims(dy).len() as i64 - 2);
         let inner: Vec<i64> = (2..2 + outer).collect();
         let last: Vec<i64> = (free..free + outer).collect();
-        math::contract(f, dy, w, (&inner, &last), self.dtype)
+        self.contract(f, (dy, Of::Gradient), (w, Of::Value), (&inner, &last), self.dtype)
     }
 
     /// Gradient of the norm called `name` at `x`.

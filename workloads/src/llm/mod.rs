@@ -19,6 +19,7 @@ mod layer;
 mod math;
 mod mesh;
 mod models;
+mod narrow;
 mod optimizer;
 mod routing;
 mod step;
@@ -34,6 +35,7 @@ pub use experts::Routing;
 pub use layer::Remat;
 pub use mesh::{Axis, Mesh};
 pub use models::{Experts, Latent, MODELS, Model, Norm, UsefulFlops};
+pub use narrow::Products;
 pub use optimizer::{BETA1, BETA2, EPSILON, Optimizer, RATE};
 pub(crate) use train::WORKLOAD;
 
@@ -60,6 +62,8 @@ pub struct Options {
     pub state: DType,
     /// Positions of a block of attention; none for the largest divisor of `seq` up to 512.
     pub attention_block: Option<i64>,
+    /// What operands of products are rounded to.
+    pub products: Products,
     /// Which experts tokens visit, of a model that has them.
     pub routing: Routing,
 }
@@ -76,6 +80,7 @@ impl Default for Options {
             weights: DType::BF16,
             state: DType::F32,
             attention_block: None,
+            products: Products::Plain,
             routing: Routing::Capacity(1.25),
         }
     }

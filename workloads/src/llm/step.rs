@@ -115,6 +115,7 @@ pub(super) fn build(m: &Model, o: &Options) -> Result<Verified<Module>, Workload
         dtype: o.dtype,
         gradient: o.weights,
         remat: o.remat,
+        products: o.products,
         ff: m.ff,
         experts: None,
     };
