@@ -11,7 +11,7 @@ use super::experts::Dispatch;
 use super::latent;
 use super::math;
 use super::mesh::{Axis, BATCH, Mesh};
-use super::models::{Model, Norm};
+use super::models::Model;
 use super::narrow::{Of, Products};
 use super::weights::Named;
 
@@ -70,7 +70,7 @@ impl Block<'_> {
         let (key, value) = m.head();
         let (heads, kv) = (ty(&[m.heads, key]), ty(&[m.kv_heads, key]));
         let log_sum = TensorType::new(self.sizes().rows(), DType::F32);
-        let gated = m.norm == Norm::Rms;
+        let gated = m.mlp.gated();
         let mlp = |names: &[&'static str]| {
             let dense = (self.ff > 0).then(|| ty(&[self.ff]));
             names.iter().filter_map(|n| Some((*n, dense.clone()?))).collect::<Vec<_>>()
@@ -200,12 +200,8 @@ impl Block<'_> {
             }
             "a" => {
                 let u = self.value(f, t, "u");
-                let a = if m.norm == Norm::Rms {
-                    let g = self.value(f, t, "g");
-                    math::swiglu(f, g, u)
-                } else {
-                    math::gelu(f, u)
-                };
+                let gate = m.mlp.gated().then(|| self.value(f, t, "g"));
+                let a = math::activation(f, m.mlp, gate, u);
                 self.mesh.constrain(f, a, HIDDEN)
             }
             _ => {
@@ -315,16 +311,14 @@ impl Block<'_> {
         let da = self.product_gradient(f, t, grads, (a, dy), ("down", "down_bias"));
         let da = self.mesh.constrain(f, da, HIDDEN);
         f.name("layer/mlp/up/gradient");
-        if self.model.norm == Norm::Rms {
-            let g = self.value(f, t, "g");
-            let (dg, du) = math::swiglu_gradient(f, g, u, da);
-            let one = self.product_gradient(f, t, grads, (h2, du), ("up", ""));
-            let two = self.product_gradient(f, t, grads, (h2, dg), ("gate", ""));
-            f.add(one, two)
-        } else {
-            let du = math::gelu_gradient(f, u, da);
-            self.product_gradient(f, t, grads, (h2, du), ("up", "up_bias"))
+        let gate = self.model.mlp.gated().then(|| self.value(f, t, "g"));
+        let (dg, du) = math::activation_gradient(f, self.model.mlp, gate, u, da);
+        let mut dh = self.product_gradient(f, t, grads, (h2, du), ("up", "up_bias"));
+        if let Some(dg) = dg {
+            let more = self.product_gradient(f, t, grads, (h2, dg), ("gate", ""));
+            dh = f.add(dh, more);
         }
+        dh
     }
 
     /// From the gradient after attention to that of its normalised input.

@@ -14,6 +14,7 @@
 
 mod attention;
 mod experts;
+mod fit;
 mod latent;
 mod layer;
 mod math;
@@ -32,12 +33,14 @@ use tpusim_isa::num::DType;
 use experts::Dispatch;
 
 pub use experts::Routing;
+pub use fit::{MeshRequest, check_batch, default_batch};
 pub use layer::Remat;
 pub use mesh::{Axis, Mesh};
-pub use models::{Experts, Latent, MODELS, Model, Norm, UsefulFlops};
+pub use models::{Experts, Latent, MODELS, Mlp, Model, Norm, UsefulFlops};
 pub use narrow::Products;
 pub use optimizer::{BETA1, BETA2, EPSILON, Optimizer, RATE};
 pub(crate) use train::WORKLOAD;
+pub use train::configure;
 
 use crate::{MAX_ARRAY_BYTES, WorkloadError};
 

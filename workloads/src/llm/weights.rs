@@ -67,11 +67,10 @@ pub(super) fn of_layer(m: &Model, ff: i64, experts: Option<&Experts>, mesh: &Mes
         all.push(matrix("up", &[d, ff], &[FSDP, TENSOR], d));
         all.push(matrix("down", &[ff, d], &[TENSOR, FSDP], ff));
     }
-    if m.norm == Norm::Rms {
-        if ff > 0 {
-            all.push(matrix("gate", &[d, ff], &[FSDP, TENSOR], d));
-        }
-    } else {
+    if ff > 0 && m.mlp.gated() {
+        all.push(matrix("gate", &[d, ff], &[FSDP, TENSOR], d));
+    }
+    if m.norm == Norm::Layer {
         all.extend([
             bias("attention_norm_bias", &[d], &[WHOLE]),
             bias("bq", &[heads, dim], &[TENSOR, WHOLE]),
