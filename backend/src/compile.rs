@@ -76,11 +76,20 @@ pub fn compile_parts(module: &Verified<Module>, chip: &ChipSpec) -> Result<Compi
         let (program, kernels) = generate(&graph, &plan, chip)?;
         Ok(Compiled { graph, plan, kernels, program })
     };
-    let first = attempt(false, Options::default());
+    // What does not fit is tried again with less on its way between devices.
+    let hbm = *chip.hbm.usable_bytes_device;
+    let mut options = Options { in_flight: hbm / 16, ..Options::default() };
+    let mut first = attempt(false, options);
+    for (pipeline, in_flight) in [(true, hbm / 256), (false, hbm / 256)] {
+        if let Err(CompileError::Hbm { .. }) = first {
+            options = Options { pipeline, in_flight, ..options };
+            first = attempt(false, options);
+        }
+    }
     if !matches!(first, Err(CompileError::Kernel { .. })) {
         return first;
     }
-    let apart = |max_nodes: usize| Options { max_nodes, in_place: false };
+    let apart = |max_nodes: usize| Options { max_nodes, in_place: false, ..options };
     let others = [(false, MAX_NODES), (true, MAX_NODES), (true, 16), (true, 2)];
     others.into_iter().find_map(|(pad, n)| attempt(pad, apart(n)).ok()).map_or(first, Ok)
 }
@@ -104,7 +113,7 @@ fn generate(g: &Graph, plan: &Plan, chip: &ChipSpec) -> Result<(Program, Vec<Ker
     p.hbm_peak_bytes = mem.peak;
     let mut generator = Generator::new(chip, p);
     let scope = Scope { g, address: &mem.address, scratch: &mem.scratch };
-    let (body, ops) = generator.program(&scope, &plan.steps)?;
+    let (body, ops) = generator.program(&scope, plan)?;
     let (mut program, kernels) = generator.finish();
     program.body = body;
     // Steps of loops are several operations.

@@ -83,11 +83,18 @@ pub struct Options {
     pub max_nodes: usize,
     /// Whether kernels of loop bodies may write over what they read.
     pub in_place: bool,
+    /// Whether collectives of loop bodies may run beside other iterations, which takes memory.
+    pub pipeline: bool,
+    /// Bytes of HBM that other transfers may take beside other steps: so much of results, and of operands and scratch memory.
+    pub in_flight: u64,
 }
+
+/// Bytes in flight where nothing is known of the chip.
+const IN_FLIGHT: u64 = 256 << 20;
 
 impl Default for Options {
     fn default() -> Self {
-        Options { max_nodes: MAX_NODES, in_place: true }
+        Options { max_nodes: MAX_NODES, in_place: true, pipeline: true, in_flight: IN_FLIGHT }
     }
 }
 
@@ -158,6 +165,8 @@ impl Step {
 pub struct Plan {
     /// The steps.
     pub steps: Vec<Step>,
+    /// Bytes of HBM that transfers may take beside other steps.
+    pub in_flight: u64,
 }
 
 struct Planner<'g> {
@@ -241,7 +250,8 @@ fn steps(mut p: Planner<'_>, wanted: &[NodeId]) -> Plan {
         }
     }
     steps.reverse();
-    Plan { steps: super::overlap::hoist(g, steps) }
+    let in_flight = p.options.in_flight;
+    Plan { steps: super::overlap::hoist(g, steps, in_flight), in_flight }
 }
 
 fn costs(g: &Graph) -> Vec<u32> {

@@ -124,11 +124,11 @@ impl<'g, 'c> Control<'g, 'c> {
 
     /// Runs the kernels of `g`, whose stored arrays are at `address`.
     pub fn local(&mut self, g: &Graph, address: &[Option<u64>]) -> Result<(), CompileError> {
-        let steps = plan(g).steps;
+        let plan = plan(g);
         let scratch = std::collections::BTreeMap::new();
         let scope = Scope { g, address, scratch: &scratch };
         let outside = std::mem::replace(&mut self.gen_.depth, HELD);
-        let code = self.gen_.steps(&scope, &steps);
+        let code = self.gen_.steps(&scope, &plan);
         self.gen_.depth = outside;
         code?.into_iter().for_each(|c| self.push(c));
         Ok(())
