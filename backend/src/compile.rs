@@ -100,12 +100,21 @@ fn attempts(
         let (program, kernels) = generate(&graph, &plan, chip)?;
         Ok(Compiled { graph, plan, kernels, program })
     };
-    let first = attempt(false, Options::default());
+    // What does not fit is tried again with less on its way between devices.
+    let hbm = *chip.hbm.usable_bytes_device;
+    let mut options = Options { in_flight: hbm / 16, ..Options::default() };
+    let mut first = attempt(false, options);
+    for (pipeline, in_flight) in [(true, hbm / 256), (false, hbm / 256)] {
+        if let Err(CompileError::Hbm { .. }) = first {
+            options = Options { pipeline, in_flight, ..options };
+            first = attempt(false, options);
+        }
+    }
     if !matches!(first, Err(CompileError::Kernel { .. })) {
         return first;
     }
-    let apart = |max_nodes: usize| Options { max_nodes, in_place: false, join: false };
-    let single = Options { join: false, ..Options::default() };
+    let apart = |max_nodes: usize| Options { max_nodes, in_place: false, join: false, ..options };
+    let single = Options { join: false, ..options };
     let others =
         [(false, single), (false, apart(MAX_NODES)), (true, apart(MAX_NODES)), (true, apart(16)), (true, apart(2))];
     others.into_iter().find_map(|(pad, how)| attempt(pad, how).ok()).map_or(first, Ok)
@@ -130,7 +139,7 @@ fn generate(g: &Graph, plan: &Plan, chip: &ChipSpec) -> Result<(Program, Vec<Ker
     p.hbm_peak_bytes = mem.peak;
     let mut generator = Generator::new(chip, p);
     let scope = Scope { g, address: &mem.address, scratch: &mem.scratch };
-    let (body, ops) = generator.program(&scope, &plan.steps)?;
+    let (body, ops) = generator.program(&scope, plan)?;
     let (mut program, kernels) = generator.finish();
     program.body = body;
     // Steps of loops are several operations.

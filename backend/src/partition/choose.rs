@@ -3,7 +3,9 @@
 //! For each axis that cuts an operand or a result, the factors it cuts there are the alternatives, and cutting nothing. Cost is
 //! what devices receive to bring operands and results into place, and what they compute, in bytes.
 
-use super::mesh::{Axis, Mesh, Sharding, bit};
+#[cfg(debug_assertions)]
+use super::mesh::bit;
+use super::mesh::{Axis, Mesh, Sharding};
 use super::propagate::split;
 use super::reshard::{self, HBM_PER_ICI, Step};
 use super::rule::{Dims, Kind, Rule};

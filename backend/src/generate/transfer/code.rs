@@ -280,11 +280,11 @@ impl<'g, 'c> Control<'g, 'c> {
 
     /// The kernels of `g`, whose stored arrays are at `address`.
     pub fn kernels(&mut self, g: &Graph, address: &[Option<u64>]) -> Result<Vec<Code>, CompileError> {
-        let steps = plan(g).steps;
+        let plan = plan(g);
         let scratch = std::collections::BTreeMap::new();
         let scope = Scope { g, address, scratch: &scratch };
         let outside = std::mem::replace(&mut self.gen_.depth, HELD);
-        let code = self.gen_.steps(&scope, &steps);
+        let code = self.gen_.steps(&scope, &plan);
         self.gen_.depth = outside;
         code
     }
