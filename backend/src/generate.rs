@@ -36,6 +36,8 @@ pub(crate) struct Generator<'c> {
     step: usize,
     /// The steps that wait for the transfers of the plan at hand, by the steps that start them.
     ends: BTreeMap<usize, usize>,
+    /// Queue of the transfers that start.
+    queue: u32,
 }
 
 /// What is known of the plan around the one at hand.
@@ -43,6 +45,7 @@ struct Outside {
     open: Vec<transfer::Open>,
     step: usize,
     ends: BTreeMap<usize, usize>,
+    queue: u32,
 }
 
 /// Where the steps of one graph find their arrays.
@@ -73,6 +76,7 @@ impl<'c> Generator<'c> {
             open: Vec::new(),
             step: 0,
             ends: BTreeMap::new(),
+            queue: 0,
         }
     }
 
@@ -114,11 +118,12 @@ impl<'c> Generator<'c> {
     /// Starts another plan. Transfers of the code around are none of its business.
     fn enter(&mut self, scope: &Scope<'_>, plan: &Plan) -> Outside {
         let ends = std::mem::replace(&mut self.ends, overlap::ends(scope.g, plan));
-        Outside { open: std::mem::take(&mut self.open), step: self.step, ends }
+        let queue = std::mem::take(&mut self.queue);
+        Outside { open: std::mem::take(&mut self.open), step: self.step, ends, queue }
     }
 
     fn leave(&mut self, outside: Outside) {
-        Outside { open: self.open, step: self.step, ends: self.ends } = outside;
+        Outside { open: self.open, step: self.step, ends: self.ends, queue: self.queue } = outside;
     }
 
     fn fusion(&mut self, scope: &Scope<'_>, f: &Fusion, body: &mut Vec<Code>) -> Result<(), CompileError> {

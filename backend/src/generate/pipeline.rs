@@ -14,8 +14,9 @@ use crate::lower::emit::counter_register;
 use crate::tile::fuse::{Plan, Step};
 use crate::tile::pipeline::{Pipeline, Stage, shifted};
 
-/// Queue of transfers that run beside other iterations: those that somebody waits for have one of their own.
-const BESIDE: u32 = 1;
+/// Queue of transfers that run beside other iterations: those that somebody waits for have one of their own. Queues between are for the
+/// strands of these, at most two for each of three axes.
+const BESIDE: u32 = 8;
 /// Register that says which of two branches to take. No operation leaves anything in it.
 const CHOICE: SReg = SReg(2);
 
@@ -162,6 +163,7 @@ impl Generator<'_> {
         let mut segments = Vec::new();
         for (k, s) in plan.steps.iter().enumerate() {
             self.step = k;
+            self.queue = if pipeline.crossing.contains(&k) { BESIDE } else { 0 };
             let mut code = Vec::new();
             match (s, pipeline.stages[k]) {
                 (Step::Kernel(f), Stage::Now) => self.fusion(scope, f, &mut code)?,
@@ -169,11 +171,7 @@ impl Generator<'_> {
                 (Step::Kernel(f), Stage::Behind) => self.fusion(scope, &shifted(f, level, -1), &mut code)?,
                 (Step::Special(s), _) => self.special(scope, s, &mut code)?,
             }
-            let open = self.open.pop();
-            if let Some(open) = open.as_ref().filter(|_| pipeline.crossing.contains(&k)) {
-                self.program.transfers[open.transfer as usize].queue = BESIDE;
-            }
-            segments.push(Segment { code, open });
+            segments.push(Segment { code, open: self.open.pop() });
         }
         self.leave(outside);
         Ok(segments)

@@ -197,7 +197,7 @@ impl Generator<'_> {
             source: node.source.clone(),
             location: node.location.clone(),
             axes: c.axes.clone(),
-            queue: 0,
+            queue: self.queue,
             bytes: scope.g.node(*result).bytes(),
             flags: 0,
         });
