@@ -4,7 +4,7 @@ use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::program::Program;
 
 use crate::generate::{Generator, Scope};
-use crate::graph::{Graph, LowerError, from_module_with};
+use crate::graph::{Fused, Graph, GraphOptions, LowerError, from_module_with};
 use crate::hlo::{Module, Verified};
 use crate::lower::emit::EmitError;
 use crate::tile::fuse::{MAX_NODES, Options, Plan, plan, plan_with};
@@ -70,19 +70,25 @@ pub fn compile(module: &Verified<Module>, chip: &ChipSpec) -> Result<Program, Co
 /// # Errors
 /// [`CompileError`], of the first attempt.
 pub fn compile_parts(module: &Verified<Module>, chip: &ChipSpec) -> Result<Compiled, CompileError> {
-    let attempt = |pad_contraction: bool, options: Options| {
-        let graph = from_module_with(module, pad_contraction)?;
+    let attempt = |pad_contraction: bool, attention: Fused<'_>, options: Options| {
+        let graph = from_module_with(module, GraphOptions { pad_contraction, attention })?;
         let plan = plan_with(&graph, options);
         let (program, kernels) = generate(&graph, &plan, chip)?;
         Ok(Compiled { graph, plan, kernels, program })
     };
-    let first = attempt(false, Options::default());
-    if !matches!(first, Err(CompileError::Kernel { .. })) {
-        return first;
+    let first = attempt(false, Fused::On(chip), Options::default());
+    let Err(CompileError::Kernel { name, .. }) = &first else { return first };
+    let mut attention = Fused::On(chip);
+    if name.starts_with("attention") {
+        attention = Fused::Never;
+        let plain = attempt(false, attention, Options::default());
+        if !matches!(plain, Err(CompileError::Kernel { .. })) {
+            return plain;
+        }
     }
     let apart = |max_nodes: usize| Options { max_nodes, in_place: false };
     let others = [(false, MAX_NODES), (true, MAX_NODES), (true, 16), (true, 2)];
-    others.into_iter().find_map(|(pad, n)| attempt(pad, apart(n)).ok()).map_or(first, Ok)
+    others.into_iter().find_map(|(pad, n)| attempt(pad, attention, apart(n)).ok()).map_or(first, Ok)
 }
 
 /// Compiles a flat graph.

@@ -29,7 +29,7 @@ pub(crate) const WORKLOAD: Workload = Workload {
         auto("kv_heads", "key and value heads; divides heads"),
         auto("dim", "size of a head, even"),
         auto("vocab", "tokens there are"),
-        auto("attention_block", "positions of a block of attention; divides seq"),
+        auto("attention_block", "positions of a block, for attention as a loop over pairs of blocks; divides seq"),
         ParamSpec {
             name: "remat",
             default: ParamValue::Choice("full", &["full", "dots", "none"]),
