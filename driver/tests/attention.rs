@@ -4,9 +4,13 @@
 mod common;
 
 use tpusim_backend::eval::Tensor;
-use tpusim_backend::hlo::{Module, ModuleBuilder, TensorType, ValueId, Verified};
+use tpusim_backend::hlo::{Attr, Module, ModuleBuilder, TensorType, Type, ValueId, Verified};
 use tpusim_backend::ops::attention::Attention;
+use tpusim_driver::{Mode, PodExecutable};
 use tpusim_isa::num::DType;
+use tpusim_isa::topology::Topology;
+use tpusim_sim::network::Cluster;
+use tpusim_sim::pod::PodOptions;
 use tpusim_sim::profile::Unit;
 
 use common::{CHIPS, chip, compiled, differs, magnitude, numbers, reference, run};
@@ -101,6 +105,65 @@ fn wide_heads() {
 fn ragged_sequences() {
     check([1, 328, 328, 2, 2, 128, 64], true, false, &["v4", "v6e"]);
     check([1, 40, 300, 2, 2, 80, 96], false, false, &["v3", "v5p", "v7x"]);
+}
+
+// Sequences and key heads of one attention and its gradient on the devices of a slice: no device needs what another has.
+#[test]
+fn sequences_and_heads_are_cut() {
+    let mut m = ModuleBuilder::new("attention");
+    m.attr("mhlo.num_partitions", Attr::Int(8, Type::Scalar(DType::I32)));
+    m.mesh("mesh", Attr::Opaque("sdy.mesh<[\"b\"=2, \"h\"=4]>".to_owned()));
+    let mut f = m.func("main");
+    let mut param = |name: &str, dims: [i64; 4]| {
+        let sharding = Attr::Opaque("sdy.sharding<@mesh, [{\"b\"}, {}, {\"h\"}, {}]>".to_owned());
+        let attrs = std::iter::once(("sdy.sharding".to_owned(), sharding)).collect();
+        f.param_with(name, TensorType::new(dims, DType::BF16), attrs)
+    };
+    let (q, k, v) = (param("q", [2, 256, 8, 64]), param("k", [2, 256, 4, 64]), param("v", [2, 256, 4, 64]));
+    let go = param("go", [2, 256, 8, 64]);
+    let out = Attention::call(&mut f, &[q, k, v], true, 0.125);
+    let gradients = Attention::call(&mut f, &[q, k, v, out[0], out[1], go], true, 0.125);
+    f.ret(&[&out[..1], &gradients].concat());
+    let m = m.finish().unwrap_or_else(|e| panic!("{e:?}"));
+    let given = inputs(&m);
+    let want = reference(&m, &given);
+    let bytes: Vec<Vec<u8>> = given.iter().map(|t| t.bytes().to_vec()).collect();
+    for (name, shape) in [("v5e", "4x2"), ("v5p", "2x2x2")] {
+        let chip = chip(name);
+        let cluster = Cluster { slice: Topology::parse(&chip, shape).unwrap(), slices: 1 };
+        let pod = PodExecutable::new(&m, &chip, &cluster).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(pod.program.transfers.is_empty(), "{name}: devices communicate");
+        let run = pod.run(Mode::Execute, &bytes, &PodOptions::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        for (i, (g, w)) in run.outputs.iter().zip(&want).enumerate() {
+            let err = magnitude(&numbers(DType::BF16, w.bytes())) * 1.6e-2;
+            if let Some(e) = differs(DType::BF16, g, w.bytes(), err) {
+                panic!("{name}: output {i}: {e}");
+            }
+        }
+    }
+}
+
+// Sequences that VMEM does not hold are cut into parts; types without a kernel become products.
+#[test]
+fn what_does_not_fit_is_computed_otherwise() {
+    let small = ["vmem_bytes", "scoped_vmem_bytes"].map(|k| (k.to_owned(), (7 << 20).to_string()));
+    let chip = tpusim_isa::chip::ChipSpec::load_with("v5e", &small).unwrap();
+    for (dtype, kernel) in [(DType::BF16, true), (DType::F32, false)] {
+        let m = module([1, 1024, 1024, 2, 1, 64, 64], true, true, dtype);
+        let given = inputs(&m);
+        let want = reference(&m, &given);
+        let bytes: Vec<Vec<u8>> = given.iter().map(|t| t.bytes().to_vec()).collect();
+        let program = compiled(&m, &chip).unwrap_or_else(|e| panic!("{dtype}: {e}"));
+        let kernels = program.ops.iter().filter(|o| o.name.starts_with("attention"));
+        assert_eq!(kernels.count() > 1, kernel, "{dtype}");
+        let got = run(&program, &chip, &bytes).unwrap_or_else(|e| panic!("{dtype}: {e}"));
+        for (i, (g, w)) in got.iter().zip(&want).enumerate() {
+            let err = magnitude(&numbers(dtype, w.bytes())) * 1.6e-2;
+            if let Some(e) = differs(dtype, g, w.bytes(), err) {
+                panic!("{dtype}: output {i}: {e}");
+            }
+        }
+    }
 }
 
 /// Milliseconds measured on one device, the best of all block sizes: chip, whether it is the gradient, batch, queries, heads, key heads,

@@ -270,6 +270,7 @@ impl<'k> Backward<'k> {
             })
             .collect();
         let deltas: Vec<V> = (0..LANES).map(|h| e.code.load_row(deltas.at(h * 8))).collect();
+        let hidden = self.mask.map(|m| (m, Mask::registers(e, 0.0)));
         for g in 0..KEYS / 2 {
             for h in 0..LANES {
                 let (mut ps, mut ds) = (Vec::new(), Vec::new());
@@ -279,8 +280,8 @@ impl<'k> Backward<'k> {
                     let x = e.code.v(Op::VMulF, &[x, factor]);
                     let x = e.code.v(Op::VSubF, &[x, logs[h as usize]]);
                     let mut p = e.code.eup(Op::EPow2, x);
-                    if let Some(m) = self.mask {
-                        p = m.apply(e, p, 2 * g + i, h, 0.0);
+                    if let Some((m, hidden)) = hidden {
+                        p = m.apply(e, hidden, p, 2 * g + i, h);
                     }
                     let y = e.code.load(products.at(at));
                     let y = e.code.v(Op::VSubF, &[y, deltas[h as usize]]);

@@ -9,7 +9,7 @@ use super::super::nest::{Body, Iter, Nest, Stream};
 use super::super::vcode::{Object, Place, V};
 use super::TILE;
 use super::geometry::{Array, Blocking};
-use super::mask::Mask;
+use super::mask::{Hidden, Mask};
 use super::pairs::Tiles;
 use super::pipeline::{BODY, Lanes, Number, Thread, Work, merge, unrolled};
 use super::stages::{KEYS, LANES, Piece, Side, Spot, Stages, UNROLL, fill, prepare};
@@ -65,7 +65,10 @@ pub(super) struct Forward<'k> {
     // Of the body at hand.
     bases: [Place; 2],
     mask: Option<Mask>,
+    /// By half of the queries: maxima so far, what masking needs, and what fades old totals.
     top: [Option<V>; 2],
+    hidden: [Option<Hidden>; 2],
+    fade: [Option<V>; 2],
 }
 
 impl<'k> Forward<'k> {
@@ -138,6 +141,8 @@ impl<'k> Forward<'k> {
             bases: [Place { object: Object(0), base: ZERO, offset: 0 }; 2],
             mask: None,
             top: [None; 2],
+            hidden: [None; 2],
+            fade: [None; 2],
         };
         Ok((f, streams))
     }
@@ -232,7 +237,7 @@ impl<'k> Forward<'k> {
                 Ok(())
             })?,
         ];
-        self.top = [None; 2];
+        (self.top, self.hidden, self.fade) = ([None; 2], [None; 2], [None; 2]);
         let lanes = self.lanes.clone();
         threads.extend(lanes.threads(e, self)?);
         let maxima = Thread::of(e, 0, BODY, |e| self.new_maxima(e))?;
@@ -319,7 +324,8 @@ impl<'k> Forward<'k> {
             }
             if last {
                 if let Some(m) = self.mask {
-                    x = m.apply(e, x, g, h, HIDDEN);
+                    let hidden = *self.hidden[h as usize].get_or_insert_with(|| Mask::registers(e, HIDDEN));
+                    x = m.apply(e, hidden, x, g, h);
                 }
                 let top = &mut self.top[h as usize];
                 *top = Some(match *top {
@@ -347,7 +353,7 @@ impl<'k> Forward<'k> {
             let at = to.at((g * LANES + h) * 8);
             let mut old = e.code.load(at);
             if kt == 0 {
-                let fade = e.code.load(fades.at(h * 8));
+                let fade = *self.fade[h as usize].get_or_insert_with(|| e.code.load(fades.at(h * 8)));
                 old = e.code.v(Op::VMulF, &[old, fade]);
             }
             let new = e.code.v(Op::VAddF, &[old, cell]);

@@ -22,22 +22,34 @@ impl Mask {
         if s.causal { Mask::Causal } else { Mask::Keys((s.keys % u64::from(TILE)) as u32) }
     }
 
-    /// `x`, of keys `8 * group ..` and queries `128 * half ..`, with `hidden` where it is hidden.
-    pub fn apply(self, e: &mut Emitter<'_>, x: V, group: u32, half: u32, hidden: f32) -> V {
+    /// Registers for [`Self::apply`].
+    pub fn registers(e: &mut Emitter<'_>, hidden: f32) -> Hidden {
+        let (lane, sublane) = (e.code.ids(Op::VLaneId), e.code.ids(Op::VSubId));
+        Hidden { place: e.code.v(Op::VSubI, &[lane, sublane]), value: e.code.imm_f(hidden) }
+    }
+
+    /// `x`, of keys `8 * group ..` and queries `128 * half ..`, with something else where it is hidden.
+    pub fn apply(self, e: &mut Emitter<'_>, h: Hidden, x: V, group: u32, half: u32) -> V {
         let mask = match self {
             Mask::Keys(n) if 8 * group + 8 <= n => return x,
             Mask::Keys(n) => e.code.below(Op::MSubLt, ZERO, n as i32 - 8 * group as i32),
             Mask::Causal if 8 * group + 7 <= 128 * half => return x,
-            Mask::Causal if 8 * group > 128 * half + 127 => return e.code.imm_f(hidden),
+            Mask::Causal if 8 * group > 128 * half + 127 => return h.value,
             Mask::Causal => {
                 // Key 8 group + sublane is at most query 128 half + lane.
-                let (lane, sublane) = (e.code.ids(Op::VLaneId), e.code.ids(Op::VSubId));
-                let place = e.code.v(Op::VSubI, &[lane, sublane]);
                 let least = e.code.imm(8 * group as i32 - 128 * half as i32);
-                e.code.cmp(Op::VLeI, least, place)
+                e.code.cmp(Op::VLeI, least, h.place)
             }
         };
-        let none = e.code.imm_f(hidden);
-        e.code.sel(mask, x, none)
+        e.code.sel(mask, x, h.value)
     }
+}
+
+/// What masking needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hidden {
+    /// Lane minus sublane.
+    place: V,
+    /// What hidden scores become.
+    value: V,
 }
