@@ -5,7 +5,7 @@ use tpusim_isa::placement::Placement;
 use tpusim_isa::program::Program;
 
 use crate::generate::{Generator, Scope};
-use crate::graph::{Graph, LowerError, from_module_with, place};
+use crate::graph::{Fused, Graph, GraphOptions, LowerError, from_module_with, place};
 use crate::hlo::{Module, Verified};
 use crate::lower::emit::EmitError;
 use crate::tile::fuse::{MAX_NODES, Options, Plan, plan, plan_with};
@@ -91,8 +91,8 @@ fn attempts(
     chip: &ChipSpec,
     placement: Option<&Placement>,
 ) -> Result<Compiled, CompileError> {
-    let attempt = |pad_contraction: bool, options: Options| {
-        let mut graph = from_module_with(module, pad_contraction)?;
+    let attempt = |pad_contraction: bool, attention: Fused<'_>, options: Options| {
+        let mut graph = from_module_with(module, GraphOptions { pad_contraction, attention })?;
         if let Some(p) = placement {
             place(&mut graph, p);
         }
@@ -103,21 +103,27 @@ fn attempts(
     // What does not fit is tried again with less on its way between devices.
     let hbm = *chip.hbm.usable_bytes_device;
     let mut options = Options { in_flight: hbm / 16, ..Options::default() };
-    let mut first = attempt(false, options);
+    let mut attention = Fused::On(chip);
+    let mut first = attempt(false, attention, options);
     for (pipeline, in_flight) in [(true, hbm / 256), (false, hbm / 256)] {
         if let Err(CompileError::Hbm { .. }) = first {
             options = Options { pipeline, in_flight, ..options };
-            first = attempt(false, options);
+            first = attempt(false, attention, options);
         }
     }
-    if !matches!(first, Err(CompileError::Kernel { .. })) {
-        return first;
+    let Err(CompileError::Kernel { name, .. }) = &first else { return first };
+    if name.starts_with("attention") {
+        attention = Fused::Never;
+        let plain = attempt(false, attention, options);
+        if !matches!(plain, Err(CompileError::Kernel { .. })) {
+            return plain;
+        }
     }
     let apart = |max_nodes: usize| Options { max_nodes, in_place: false, join: false, ..options };
     let single = Options { join: false, ..options };
     let others =
         [(false, single), (false, apart(MAX_NODES)), (true, apart(MAX_NODES)), (true, apart(16)), (true, apart(2))];
-    others.into_iter().find_map(|(pad, how)| attempt(pad, how).ok()).map_or(first, Ok)
+    others.into_iter().find_map(|(pad, how)| attempt(pad, attention, how).ok()).map_or(first, Ok)
 }
 
 /// Compiles a flat graph.

@@ -1,5 +1,6 @@
 //! Turns planned steps into the code and the operation list of a program.
 
+mod attention;
 mod control;
 mod gather;
 mod pipeline;
@@ -143,6 +144,7 @@ impl<'c> Generator<'c> {
             Special::Gather(w) => self.gather(scope, s, w, body),
             Special::Scatter(w) => self.scatter(scope, s, w, body),
             Special::Sort(spec) => self.sort(scope, s, spec, body),
+            Special::Attention(a) => self.attention(scope, s, a, body),
             Special::Collective(c) => self.collective(scope, s, c, body),
             Special::DeviceNumber(v) => self.device_number(scope, s, v, body),
         }

@@ -46,6 +46,7 @@ pub fn regions(special: &Special, options: Options) -> Vec<RegionPlan> {
         Special::Gather(_)
         | Special::Scatter(_)
         | Special::Sort(_)
+        | Special::Attention(_)
         | Special::Collective(_)
         | Special::DeviceNumber(_) => Vec::new(),
     }
