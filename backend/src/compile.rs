@@ -8,6 +8,7 @@ use crate::generate::{Generator, Scope};
 use crate::graph::{Fused, Graph, GraphOptions, LowerError, from_module_with, place};
 use crate::hlo::{Module, Verified};
 use crate::lower::emit::EmitError;
+use crate::tile::donate::donate;
 use crate::tile::fuse::{MAX_NODES, Options, Plan, plan, plan_with};
 use crate::tile::kernel::Kernel;
 use crate::tile::memory;
@@ -96,13 +97,14 @@ fn attempts(
         if let Some(p) = placement {
             place(&mut graph, p);
         }
-        let plan = plan_with(&graph, options);
+        let mut plan = plan_with(&graph, options);
+        donate(&graph, &mut plan);
         let (program, kernels) = generate(&graph, &plan, chip)?;
         Ok(Compiled { graph, plan, kernels, program })
     };
     // What does not fit is tried again with less on its way between devices.
     let hbm = *chip.hbm.usable_bytes_device;
-    let mut options = Options { in_flight: hbm / 16, ..Options::default() };
+    let mut options = Options { in_flight: hbm / 64, ..Options::default() };
     let mut attention = Fused::On(chip);
     let mut first = attempt(false, attention, options);
     for (pipeline, in_flight) in [(true, hbm / 256), (false, hbm / 256)] {

@@ -16,7 +16,7 @@ mod join;
 
 pub use dynamic::Decision;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 use tpusim_isa::num::DType;
@@ -177,6 +177,8 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// Bytes of HBM that transfers may take beside other steps.
     pub in_flight: u64,
+    /// Results that lie in the arrays of donated parameters, and these.
+    pub donors: BTreeMap<NodeId, NodeId>,
 }
 
 struct Planner<'g> {
@@ -270,7 +272,7 @@ fn steps(mut p: Planner<'_>, wanted: &[NodeId]) -> Plan {
         join::join(g, options, &mut steps, wanted);
     }
     let in_flight = options.in_flight;
-    Plan { steps: super::overlap::hoist(g, steps, in_flight), in_flight }
+    Plan { steps: super::overlap::hoist(g, steps, in_flight), in_flight, donors: BTreeMap::new() }
 }
 
 /// Whether `n` only makes its operand wider.

@@ -104,6 +104,7 @@ fn lives(g: &Graph, plan: &Plan, wanted: &[NodeId], pipeline: Option<&Pipeline>)
     // The last of a chain of nodes that share an array stands for all of them; results come after their operands. A chain that starts
     // at a parameter lies in the parameter's array.
     let mut donor: Vec<Option<NodeId>> = vec![None; g.nodes.len()];
+    plan.donors.iter().for_each(|(result, p)| donor[result.ix()] = Some(*p));
     for n in (0..g.nodes.len()).rev() {
         if let Some(r) = shares[n] {
             let end = shares[r.ix()].unwrap_or(r);

@@ -77,7 +77,7 @@ fn branch(r: &Region, options: Options) -> RegionPlan {
 }
 
 /// The steps at which a node's array is read and written.
-struct Uses {
+pub(super) struct Uses {
     reads: Vec<BTreeSet<usize>>,
     writes: Vec<BTreeSet<usize>>,
     /// The node whose array another one takes over.
@@ -85,7 +85,7 @@ struct Uses {
 }
 
 impl Uses {
-    fn of(g: &Graph, plan: &Plan) -> Uses {
+    pub(super) fn of(g: &Graph, plan: &Plan) -> Uses {
         let none = vec![BTreeSet::new(); g.nodes.len()];
         let mut u = Uses { reads: none.clone(), writes: none, before: BTreeMap::new() };
         for (i, s) in plan.steps.iter().enumerate() {
@@ -113,8 +113,18 @@ impl Uses {
         at
     }
 
+    /// Whether `n` lies in the array of another node.
+    pub(super) fn shared(&self, n: NodeId) -> bool {
+        self.before.contains_key(&n)
+    }
+
+    /// Nodes whose arrays others lie in.
+    pub(super) fn taken(&self) -> impl Iterator<Item = NodeId> {
+        self.before.values().map(|n| self.origin(*n))
+    }
+
     /// The first step that writes into the array of `n`.
-    fn first_write(&self, n: NodeId) -> Option<usize> {
+    pub(super) fn first_write(&self, n: NodeId) -> Option<usize> {
         let mut first = self.writes[n.ix()].first().copied();
         let mut at = n;
         while let Some(b) = self.before.get(&at) {
@@ -124,7 +134,7 @@ impl Uses {
         first
     }
 
-    fn last_read(&self, n: NodeId) -> Option<usize> {
+    pub(super) fn last_read(&self, n: NodeId) -> Option<usize> {
         self.reads[n.ix()].last().copied()
     }
 }
@@ -232,7 +242,7 @@ fn staged(w: &While, g: &Graph, plan: &mut Plan, pinned: &BTreeMap<NodeId, Place
 }
 
 /// Whether the only kernel that writes `out` can write it over `old`, which it is the last to read; marks it if so.
-fn over(plan: &mut Plan, uses: &Uses, old: NodeId, out: NodeId) -> bool {
+pub(super) fn over(plan: &mut Plan, uses: &Uses, old: NodeId, out: NodeId) -> bool {
     let (Some(read), Some(first)) = (uses.last_read(old), uses.first_write(out)) else { return false };
     if uses.writes[out.ix()].len() != 1 || read != first {
         return false;
