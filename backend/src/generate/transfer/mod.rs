@@ -9,7 +9,7 @@
 //!   that the links of all axes are in use at once, and that work is done for one while another's messages are on their way.
 //! - All-reduce is a reduce-scatter and an all-gather. What is too small to be cut, or left over, is sent to everybody on a line and
 //!   combined there (`direct`), which takes one step instead of many.
-//! - All-to-all and permutations are sent straight; the network finds the way.
+//! - All-to-all and permutations are sent straight; the network finds the way. A broadcast sends everybody a part, which all then gather.
 
 mod code;
 mod direct;
@@ -85,6 +85,7 @@ pub(crate) fn work(g: &Graph, node: NodeId, c: &Collective) -> u64 {
             let rings = if whole > 0 { strands(cut, bytes, &c.rings).iter().map(rooms).sum() } else { 0 };
             rings + (longest + 1) * rest * bytes
         }
+        Exchange::Broadcast => x.elements() / n * bytes,
         _ => 0,
     }
 }
@@ -219,7 +220,7 @@ impl Generator<'_> {
             Exchange::AllGather { dim } => {
                 let cut = Cut::new(ends.dims, *dim, n, bytes);
                 k.greet();
-                k.beside(strands(cut, 1, &c.rings), |k, s| {
+                k.beside(&strands(cut, 1, &c.rings), |k, s| {
                     let own = Own { at: ends.from + (s.share.row * cut.run + s.share.at) as i64, row: cut.run };
                     k.gather(cut, s, own, ends.to);
                     Ok(())
@@ -228,7 +229,7 @@ impl Generator<'_> {
             Exchange::ReduceScatter { dim, how } => {
                 let cut = Cut::new(&ends.x.dims, *dim, n, bytes);
                 let mut work = ends.work;
-                k.beside(strands(cut, bytes, &c.rings), |k, s| {
+                k.beside(&strands(cut, bytes, &c.rings), |k, s| {
                     let room = room(cut, s, &c.rings) as i64;
                     let place = ends.to + (s.share.row * cut.run + s.share.at) as i64;
                     let dense = s.share.dense(cut);
@@ -247,12 +248,20 @@ impl Generator<'_> {
                 let mut work = ends.work;
                 if whole > 0 {
                     let cut = Cut { rows: 1, parts: n, run: whole / n * bytes };
-                    k.beside(strands(cut, bytes, &c.rings), |k, s| {
-                        let room = room(cut, s, &c.rings) as i64;
-                        let sum = work + room - s.share.bytes() as i64;
-                        k.scatter(cut, s, (ends.x.dtype, *how), ends.from, sum, work)?;
-                        k.gather(cut, s, Own { at: sum, row: s.share.run }, ends.to);
-                        work += room;
+                    let all = strands(cut, bytes, &c.rings);
+                    let mut sums = Vec::new();
+                    k.beside(&all, |k, s| {
+                        work += room(cut, s, &c.rings) as i64;
+                        let sum = work - s.share.bytes() as i64;
+                        sums.push(sum);
+                        let room = work - room(cut, s, &c.rings) as i64;
+                        k.scatter(cut, s, (ends.x.dtype, *how), ends.from, sum, room)
+                    })?;
+                    // All together again, so that each has a ring to itself.
+                    let mut sums = sums.into_iter();
+                    k.beside(&all, |k, s| {
+                        let own = Own { at: sums.next().unwrap_or(ends.work), row: s.share.run };
+                        k.gather(cut, s, own, ends.to);
                         Ok(())
                     })?;
                 }
@@ -264,6 +273,7 @@ impl Generator<'_> {
                 k.all_to_all(&ends.x.dims, *split, *concat, bytes, ends.from, ends.to);
             }
             Exchange::Permute { pairs } => k.permute(pairs, ends)?,
+            Exchange::Broadcast => k.broadcast(ends)?,
         }
         Ok(k.finish())
     }

@@ -8,6 +8,9 @@ use crate::graph::Ring;
 /// Parts smaller than this are not cut further: they would be all latency.
 const LEAST: u64 = 2 << 10;
 
+/// Arrays are cut finer if each strand still has as much as this: what is done at the end of one is then less of the whole.
+const AMPLE: u64 = 4 << 20;
+
 /// What one strand moves of every part of an array: some of its rows, and of each the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
@@ -56,15 +59,16 @@ pub(super) fn strands(cut: Cut, elem: u64, rings: &[Ring]) -> Vec<Strand> {
     let (die, torus, slices) = (at(Level::Die), at(Level::Torus), at(Level::Slices));
     let turns = torus.len().max(1);
     let mut kinds: Vec<(Vec<usize>, bool)> = Vec::new();
-    for mirrored in [false, true] {
+    for mirrored in [false, true, false, true] {
         for turn in 0..turns {
             let mut turned = torus.clone();
             turned.rotate_left(turn % torus.len().max(1));
             kinds.push((slices.iter().chain(&turned).chain(&die).copied().collect(), mirrored));
         }
     }
-    let fits = |k: &usize| cut.part() / *k as u64 >= LEAST;
-    let count = [2 * turns, turns].into_iter().find(fits).unwrap_or(1);
+    let least = |k: usize| if k > 2 { AMPLE / cut.parts.max(1) } else { LEAST };
+    let fits = |k: &usize| cut.part() / (k * turns) as u64 >= LEAST.max(least(*k));
+    let count = [4, 2, 1].into_iter().find(fits).map_or(1, |k| k * turns);
     let shares = shares(cut, elem, count as u64);
     shares.into_iter().zip(kinds).map(|(share, (order, mirrored))| Strand { share, order, mirrored }).collect()
 }
@@ -114,10 +118,11 @@ mod tests {
     fn dies_come_last_and_slices_first() {
         let rings =
             [ring(2, 1, Level::Die), ring(4, 2, Level::Torus), ring(4, 8, Level::Torus), ring(3, 32, Level::Slices)];
-        let all = strands(Cut { rows: 1, parts: 96, run: 1 << 20 }, 4, &rings);
+        let all = strands(Cut { rows: 1, parts: 96, run: 1 << 16 }, 4, &rings);
         let orders: Vec<&[usize]> = all.iter().map(|s| &s.order[..]).collect();
         assert_eq!(orders, [[3, 1, 2, 0], [3, 2, 1, 0], [3, 1, 2, 0], [3, 2, 1, 0]]);
         assert_eq!(all.iter().filter(|s| s.mirrored).count(), 2);
         assert_eq!(strands(Cut { rows: 1, parts: 96, run: 1 << 10 }, 4, &rings).len(), 1);
+        assert_eq!(strands(Cut { rows: 1, parts: 96, run: 1 << 20 }, 4, &rings).len(), 8);
     }
 }
