@@ -2,6 +2,7 @@
 //! chip at once.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 
 use tpusim_isa::placement::Level;
 use tpusim_isa::pod::SendDim;
@@ -53,16 +54,38 @@ impl Control<'_, '_> {
         self.wait(ready, signals);
     }
 
-    /// Everybody's share of their own part to everybody's array at `to`, which is cut as `cut` says.
-    pub(super) fn gather(&mut self, cut: Cut, s: &Strand, own: Own, to: i64) {
+    /// Everybody's own part to everybody's array at `to`, which is cut as `cut` says. `own` gives a strand's share of it.
+    pub(super) fn gather(
+        &mut self,
+        cut: Cut,
+        strands: &[Strand],
+        mut own: impl FnMut(usize) -> Own,
+        to: i64,
+    ) -> Result<(), CompileError> {
+        // Between slices one strand's messages wait for another's. Then all start together, so that each has a ring to itself.
+        let slices = self.what.rings.iter().filter(|r| r.level == Level::Slices).count();
+        for stage in [0..slices, slices..self.what.rings.len()] {
+            let mut number = 0..;
+            self.beside(if stage.is_empty() { &[] } else { strands }, |k, s| {
+                let own = own(number.next().unwrap_or(0));
+                k.gather_along(cut, s, stage.clone(), own, to);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A stage of the gather of one strand: some of its rings, those before being done.
+    fn gather_along(&mut self, cut: Cut, s: &Strand, stage: Range<usize>, own: Own, to: i64) {
         // The other one of two dies is given each block as it comes, instead of all in the end.
-        let (last, rings) = s.order.split_last().unwrap_or((&0, &[]));
-        let pair = self.ring(*last).level == Level::Die && self.ring(*last).size == 2 && !rings.is_empty();
-        let order = if pair { rings } else { &s.order[..] };
-        let twin = pair.then(|| (self.neighbours(*last).0, self.flag()));
-        let mut blocks = 1;
-        for (k, &ring) in order.iter().enumerate() {
-            let phase = Phase { cut, share: s.share, ring, done: &order[..k], to, twin };
+        let last = s.order.last().copied().unwrap_or(0);
+        let pair = self.ring(last).level == Level::Die && self.ring(last).size == 2 && s.order.len() > 1;
+        let end = if pair { stage.end.min(s.order.len() - 1) } else { stage.end };
+        let twin = pair.then(|| (self.neighbours(last).0, self.flag()));
+        let mut blocks = u64::from(stage.start == 0);
+        for k in stage.start..end {
+            let ring = s.order[k];
+            let phase = Phase { cut, share: s.share, ring, done: &s.order[..k], to, twin };
             let rest = &s.order[k + 1..];
             let offset = (!rest.is_empty()).then(|| {
                 let r = self.reg(OFFSET);
@@ -190,9 +213,7 @@ impl Control<'_, '_> {
         }
         let cut = Cut { rows: 1, parts: self.n, run: part };
         let all = strands(cut, 1, &self.what.rings);
-        self.beside(&all, |k, s| {
-            k.gather(cut, s, Own { at: ends.work + s.share.at as i64, row: part }, ends.to);
-            Ok(())
-        })
+        let own = |k: usize| Own { at: ends.work + all.get(k).map_or(0, |s| s.share.at as i64), row: part };
+        self.gather(cut, &all, own, ends.to)
     }
 }

@@ -31,7 +31,7 @@ use crate::tile::overlap::BEHIND;
 use code::Control;
 use gather::Own;
 use scatter::room;
-use share::{Strand, strands};
+use share::{Share, Strand, strands};
 
 /// All-reduces of at most this many bytes are sent to everybody: two steps of latency cost more than a few small messages.
 const SMALL: u64 = 16 << 10;
@@ -220,11 +220,12 @@ impl Generator<'_> {
             Exchange::AllGather { dim } => {
                 let cut = Cut::new(ends.dims, *dim, n, bytes);
                 k.greet();
-                k.beside(&strands(cut, 1, &c.rings), |k, s| {
-                    let own = Own { at: ends.from + (s.share.row * cut.run + s.share.at) as i64, row: cut.run };
-                    k.gather(cut, s, own, ends.to);
-                    Ok(())
-                })?;
+                let all = strands(cut, 1, &c.rings);
+                let own = |k: usize| {
+                    let share = all.get(k).map_or(Share::all(cut), |s| s.share);
+                    Own { at: ends.from + (share.row * cut.run + share.at) as i64, row: cut.run }
+                };
+                k.gather(cut, &all, own, ends.to)?;
             }
             Exchange::ReduceScatter { dim, how } => {
                 let cut = Cut::new(&ends.x.dims, *dim, n, bytes);
@@ -257,13 +258,8 @@ impl Generator<'_> {
                         let room = work - room(cut, s, &c.rings) as i64;
                         k.scatter(cut, s, (ends.x.dtype, *how), ends.from, sum, room)
                     })?;
-                    // All together again, so that each has a ring to itself.
-                    let mut sums = sums.into_iter();
-                    k.beside(&all, |k, s| {
-                        let own = Own { at: sums.next().unwrap_or(ends.work), row: s.share.run };
-                        k.gather(cut, s, own, ends.to);
-                        Ok(())
-                    })?;
+                    let own = |k: usize| Own { at: sums.get(k).copied().unwrap_or(0), row: all.get(k).map_or(0, |s| s.share.run) };
+                    k.gather(cut, &all, own, ends.to)?;
                 }
                 if rest > 0 {
                     k.combine_all(rest, ends.x.dtype, *how, ends.from + done, ends.to + done, work)?;
