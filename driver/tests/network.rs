@@ -324,15 +324,19 @@ fn slices_exchange_parts() {
 #[test]
 #[ignore]
 #[allow(clippy::print_stdout)]
-fn dbg_dcn() {
-    for what in [What::AllGather, What::ReduceScatter, What::AllReduce] {
-        for (slices, size) in [(1, 256), (4, 256), (4, 1)] {
-            let groups: Vec<Vec<u32>> = if size == 1 { (0..256).map(|k| (0..4).map(|s| k + 256 * s).collect()).collect() } else { all(256 * slices) };
-            let bytes = if size == 1 { 1 << 20 } else { 256u64 << 20 };
-            let n = groups[0].len() as u64;
-            let elements = if what == What::AllGather { bytes / 4 / n } else { bytes / 4 };
-            let case = Case { chip: "v5e", shape: "16x16", slices, what, groups, ty: "f32", elements };
-            println!("{what:?} {slices} {size} {:.1}", case.seconds() * 1e6);
+fn dbg_time() {
+    for (chip, shape, slices) in [("v5e", "16x16", 1), ("v5p", "8x8x16", 1), ("v7x", "8x16x16", 1), ("v7x", "16x16x16", 1), ("v7x", "8x16x16", 2), ("v5e", "16x16", 16)] {
+        for what in [What::AllGather, What::ReduceScatter] {
+            let spec = common::chip(chip);
+            let chips: u32 = shape.split('x').map(|d| d.parse::<u32>().unwrap()).product::<u32>() * slices;
+            let n = chips * spec.devices_per_chip();
+            let bytes = 256u64 << 20;
+            let elements = if what == What::AllGather { bytes / 4 / u64::from(n) } else { bytes / 4 };
+            let t0 = std::time::Instant::now();
+            let (p, c, cl) = Case { chip, shape, slices, what, groups: all(n), ty: "f32", elements }.program();
+            let t1 = std::time::Instant::now();
+            let run = time(&p, &c, &cl, &PodOptions::default()).unwrap();
+            println!("{chip} {slices} x {shape} {n} {what:?}: compile {:?} simulate {:?} classes {} messages {} time {:.1} us", t1 - t0, t1.elapsed(), run.devices.len(), run.messages, run.end.seconds() * 1e6);
         }
     }
 }

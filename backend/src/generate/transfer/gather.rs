@@ -2,14 +2,13 @@
 //! chip at once.
 
 use std::cmp::Reverse;
-use std::ops::Range;
 
 use tpusim_isa::placement::Level;
 use tpusim_isa::pod::SendDim;
 use tpusim_isa::program::{Addr, SReg};
 
 use super::code::{Control, fixed};
-use super::share::{Share, Strand};
+use super::share::{Along, Share, Strand};
 use super::{Cut, Ends, strands};
 use crate::compile::CompileError;
 use crate::graph::Ring;
@@ -62,42 +61,38 @@ impl Control<'_, '_> {
         mut own: impl FnMut(usize) -> Own,
         to: i64,
     ) -> Result<(), CompileError> {
-        // Between slices one strand's messages wait for another's. Then all start together, so that each has a ring to itself.
-        let slices = self.what.rings.iter().filter(|r| r.level == Level::Slices).count();
-        for stage in [0..slices, slices..self.what.rings.len()] {
+        // All take the next ring together: small messages of one would else wait for large ones of another.
+        for stage in 0..self.what.rings.len() {
             let mut number = 0..;
-            self.beside(if stage.is_empty() { &[] } else { strands }, |k, s| {
+            self.beside(strands, |k, s| {
                 let own = own(number.next().unwrap_or(0));
-                k.gather_along(cut, s, stage.clone(), own, to);
+                k.gather_stage(cut, s, stage, own, to);
                 Ok(())
             })?;
         }
         Ok(())
     }
 
-    /// A stage of the gather of one strand: some of its rings, those before being done.
-    fn gather_along(&mut self, cut: Cut, s: &Strand, stage: Range<usize>, own: Own, to: i64) {
+    /// Gathers a strand along one more ring of its order.
+    fn gather_stage(&mut self, cut: Cut, s: &Strand, stage: usize, own: Own, to: i64) {
+        let (Some(&ring), Some(&last)) = (s.order.get(stage), s.order.last()) else { return };
         // The other one of two dies is given each block as it comes, instead of all in the end.
-        let last = s.order.last().copied().unwrap_or(0);
         let pair = self.ring(last).level == Level::Die && self.ring(last).size == 2 && s.order.len() > 1;
-        let end = if pair { stage.end.min(s.order.len() - 1) } else { stage.end };
-        let twin = pair.then(|| (self.neighbours(last).0, self.flag()));
-        let mut blocks = u64::from(stage.start == 0);
-        for k in stage.start..end {
-            let ring = s.order[k];
-            let phase = Phase { cut, share: s.share, ring, done: &s.order[..k], to, twin };
-            let rest = &s.order[k + 1..];
-            let offset = (!rest.is_empty()).then(|| {
-                let r = self.reg(OFFSET);
-                self.offset(rest, r);
-                r
-            });
-            let first = (k == 0).then_some(own);
-            self.gather_ring(&phase, offset, first, s.mirrored);
-            blocks += self.ring(ring).size - 1;
+        if pair && ring == last {
+            return;
         }
+        let twin = pair.then(|| (self.neighbours(last).0, self.flag()));
+        let phase = Phase { cut, share: s.share, ring, done: &s.order[..stage], to, twin };
+        let rest = &s.order[stage + 1..];
+        let offset = (!rest.is_empty()).then(|| {
+            let r = self.reg(OFFSET);
+            self.offset(rest, r);
+            r
+        });
+        let first = stage == 0;
+        self.gather_ring(&phase, offset, first.then_some(own), s.mirrored);
         if let Some((_, flag)) = twin {
-            self.wait(flag, blocks);
+            self.wait(flag, self.ring(ring).size - u64::from(!first));
         }
     }
 
@@ -212,7 +207,7 @@ impl Control<'_, '_> {
             return Ok(());
         }
         let cut = Cut { rows: 1, parts: self.n, run: part };
-        let all = strands(cut, 1, &self.what.rings);
+        let all = strands(cut, 1, &self.what.rings, Along::Gather);
         let own = |k: usize| Own { at: ends.work + all.get(k).map_or(0, |s| s.share.at as i64), row: part };
         self.gather(cut, &all, own, ends.to)
     }

@@ -31,7 +31,7 @@ use crate::tile::overlap::BEHIND;
 use code::Control;
 use gather::Own;
 use scatter::room;
-use share::{Share, Strand, strands};
+use share::{Along, Share, Strand, strands};
 
 /// All-reduces of at most this many bytes are sent to everybody: two steps of latency cost more than a few small messages.
 const SMALL: u64 = 16 << 10;
@@ -75,14 +75,16 @@ pub(crate) fn work(g: &Graph, node: NodeId, c: &Collective) -> u64 {
     match &c.exchange {
         Exchange::ReduceScatter { dim, .. } => {
             let cut = Cut::new(&x.dims, *dim, n, bytes);
-            strands(cut, bytes, &c.rings).iter().map(|s| room(cut, s, &c.rings)).sum()
+            let bytes_of = |s: &Strand| room(cut, s, &c.rings) + if s.share.dense(cut) { 0 } else { s.share.bytes() };
+            strands(cut, bytes, &c.rings, Along::Scatter).iter().map(bytes_of).sum()
         }
         Exchange::AllReduce { .. } => {
             let (whole, rest) = halves(c, x.elements(), bytes);
             let longest = c.rings.iter().map(|r| r.size).max().unwrap_or(n);
             let cut = Cut { rows: 1, parts: n, run: whole / n * bytes };
             let rooms = |s: &Strand| room(cut, s, &c.rings);
-            let rings = if whole > 0 { strands(cut, bytes, &c.rings).iter().map(rooms).sum() } else { 0 };
+            let along = || strands(cut, bytes, &c.rings, Along::Scatter).iter().map(rooms).sum::<u64>();
+            let rings = if whole > 0 { cut.part() + along() } else { 0 };
             rings + (longest + 1) * rest * bytes
         }
         Exchange::Broadcast => x.elements() / n * bytes,
@@ -220,7 +222,7 @@ impl Generator<'_> {
             Exchange::AllGather { dim } => {
                 let cut = Cut::new(ends.dims, *dim, n, bytes);
                 k.greet();
-                let all = strands(cut, 1, &c.rings);
+                let all = strands(cut, 1, &c.rings, Along::Gather);
                 let own = |k: usize| {
                     let share = all.get(k).map_or(Share::all(cut), |s| s.share);
                     Own { at: ends.from + (share.row * cut.run + share.at) as i64, row: cut.run }
@@ -230,16 +232,16 @@ impl Generator<'_> {
             Exchange::ReduceScatter { dim, how } => {
                 let cut = Cut::new(&ends.x.dims, *dim, n, bytes);
                 let mut work = ends.work;
-                k.beside(&strands(cut, bytes, &c.rings), |k, s| {
-                    let room = room(cut, s, &c.rings) as i64;
+                k.beside(&strands(cut, bytes, &c.rings, Along::Scatter), |k, s| {
                     let place = ends.to + (s.share.row * cut.run + s.share.at) as i64;
                     let dense = s.share.dense(cut);
-                    let to = if dense { place } else { work + room - s.share.bytes() as i64 };
+                    let to = if dense { place } else { work };
+                    work += if dense { 0 } else { s.share.bytes() as i64 };
                     k.scatter(cut, s, (ends.x.dtype, *how), ends.from, to, work)?;
                     if !dense {
                         k.unpack(s.share, cut.run, to, place);
                     }
-                    work += room;
+                    work += room(cut, s, &c.rings) as i64;
                     Ok(())
                 })?;
             }
@@ -249,16 +251,15 @@ impl Generator<'_> {
                 let mut work = ends.work;
                 if whole > 0 {
                     let cut = Cut { rows: 1, parts: n, run: whole / n * bytes };
-                    let all = strands(cut, bytes, &c.rings);
-                    let mut sums = Vec::new();
-                    k.beside(&all, |k, s| {
+                    let sum = work;
+                    work += cut.part() as i64;
+                    k.beside(&strands(cut, bytes, &c.rings, Along::Scatter), |k, s| {
+                        k.scatter(cut, s, (ends.x.dtype, *how), ends.from, sum + s.share.at as i64, work)?;
                         work += room(cut, s, &c.rings) as i64;
-                        let sum = work - s.share.bytes() as i64;
-                        sums.push(sum);
-                        let room = work - room(cut, s, &c.rings) as i64;
-                        k.scatter(cut, s, (ends.x.dtype, *how), ends.from, sum, room)
+                        Ok(())
                     })?;
-                    let own = |k: usize| Own { at: sums.get(k).copied().unwrap_or(0), row: all.get(k).map_or(0, |s| s.share.run) };
+                    let all = strands(cut, bytes, &c.rings, Along::Gather);
+                    let own = |k: usize| Own { at: sum + all.get(k).map_or(0, |s| s.share.at as i64), row: cut.run };
                     k.gather(cut, &all, own, ends.to)?;
                 }
                 if rest > 0 {
