@@ -73,10 +73,10 @@ impl<'g, 'c> Control<'g, 'c> {
     /// What `f` makes for each strand: beside each other if there are several.
     pub fn beside(
         &mut self,
-        strands: Vec<Strand>,
+        strands: &[Strand],
         mut f: impl FnMut(&mut Self, &Strand) -> Result<(), CompileError>,
     ) -> Result<(), CompileError> {
-        if let [only] = &strands[..] {
+        if let [only] = strands {
             return f(self, only);
         }
         strands.iter().try_for_each(|s| self.strand(|k| f(k, s)))?;
