@@ -47,10 +47,9 @@ impl ModelArgs {
             ("--ignore-hbm-limit", self.ignore_hbm_limit),
         ];
         match given.into_iter().find(|g| g.1) {
-            Some((flag, _)) => Err(Failure::usage(format!(
-                "{flag} is for the training step of a model; name one of: {}",
-                names()
-            ))),
+            Some((flag, _)) => {
+                Err(Failure::usage(format!("{flag} is for the training step of a model; name one of: {}", names())))
+            }
             None => Ok(()),
         }
     }
@@ -85,12 +84,7 @@ pub struct Step {
 
 impl Step {
     /// The step of the model called `name` with parameters `given` on `cluster`.
-    pub fn new(
-        name: &str,
-        given: &[(String, String)],
-        args: &ModelArgs,
-        cluster: &Cluster,
-    ) -> Result<Step, Failure> {
+    pub fn new(name: &str, given: &[(String, String)], args: &ModelArgs, cluster: &Cluster) -> Result<Step, Failure> {
         let mut given = given.to_vec();
         for (key, value) in [("batch", args.batch), ("seq", args.seq)] {
             let Some(n) = value else { continue };
@@ -152,7 +146,8 @@ impl Step {
         if needed <= has {
             return Ok(());
         }
-        let wrong = format!("the step needs {} of HBM on each device, {} has {}", memory(needed), chip.name, memory(has));
+        let wrong =
+            format!("the step needs {} of HBM on each device, {} has {}", memory(needed), chip.name, memory(has));
         if self.ignore_hbm_limit {
             crate::out::note(&wrong);
             return Ok(());

@@ -451,12 +451,17 @@ fn models_train_on_pods() {
 fn models_that_do_not_fit_say_what_would() {
     let dir = Dir::new();
     let run = |more: &[&str]| [&["run"], TINY, &["--chip", "v5e", "--seq", "256"], more].concat();
-    dir.fails(2, &run(&["--chips", "8", "--mesh", "fsdp=4,tensor=4"]), &["has 16 devices, the pod 8", "fsdp=4,tensor=2"]);
+    dir.fails(
+        2,
+        &run(&["--chips", "8", "--mesh", "fsdp=4,tensor=4"]),
+        &["has 16 devices, the pod 8", "fsdp=4,tensor=2"],
+    );
     dir.fails(2, &run(&["--chips", "8", "--batch", "12"]), &["8 or 16 would work"]);
     dir.fails(2, &run(&["--chips", "8", "--mesh", "columns=2"]), &["axes data, fsdp, "]);
     dir.fails(2, &["run", "matmul", "--batch", "3"], &["--batch is for the training step of a model"]);
     let small = ["--set", "hbm.usable_bytes_device=40000000"];
-    let error = dir.fails(2, &run(&[&["--chips", "4", "--batch", "64"], &small[..]].concat()), &["would fit: --batch "]);
+    let error =
+        dir.fails(2, &run(&[&["--chips", "4", "--batch", "64"], &small[..]].concat()), &["would fit: --batch "]);
     let batch = error.split("--batch ").nth(1).unwrap().split([' ', ';']).next().unwrap();
     dir.ok(&run(&[&["--chips", "4", "--batch", batch], &small[..]].concat()));
     dir.ok(&run(&[&["--chips", "4", "--batch", "64", "--ignore-hbm-limit"], &small[..]].concat()));

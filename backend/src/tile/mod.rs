@@ -9,7 +9,8 @@
 //! - [`choose`]: block sizes by estimated cost, of convolutions in `windows`;
 //! - [`kernel`]: what comes out, with its text form;
 //! - [`memory`]: HBM addresses by liveness;
-//! - [`region`]: loops and branches, each planned by itself.
+//! - [`region`]: loops and branches, each planned by itself;
+//! - [`overlap`]: transfers beside the computation of their own iteration, [`pipeline`]: and of others.
 
 pub mod choose;
 mod conv;
@@ -18,6 +19,7 @@ pub mod fuse;
 pub mod kernel;
 pub mod memory;
 pub mod overlap;
+pub mod pipeline;
 pub mod product;
 pub mod region;
 pub mod view;

@@ -68,7 +68,7 @@ pub fn dot_kernel(g: &Graph, chip: &ChipSpec, f: &Fusion, p: &Product) -> DotKer
     }
     // Columns should be contiguous in the output.
     let store = &f.stores[0].1;
-    let out_bytes = g.node(f.root).dtype.bytes() as i64;
+    let out_bytes = f.nodes[f.stores[0].0].dtype.bytes() as i64;
     let contiguous = |d: &Dim| d.fused.last().is_some_and(|&c| store.strides[c] == out_bytes);
     let swap = if contiguous(&main[1]) {
         false
