@@ -14,9 +14,16 @@ use crate::lower::emit::counter_register;
 use crate::tile::fuse::{Plan, Step};
 use crate::tile::pipeline::{Pipeline, Stage, shifted};
 
+<<<<<<< HEAD
 /// Queue of transfers that run beside other iterations: those that somebody waits for have one of their own. Queues between are for the
 /// strands of these, at most two for each of three axes.
 const BESIDE: u32 = 8;
+=======
+/// Queues of transfers that run beside other iterations: those that somebody waits for have one of their own, and what is needed next
+/// does not stand behind what has time.
+const AHEAD: u32 = 1;
+const BEHIND: u32 = 2;
+>>>>>>> pipe
 /// Register that says which of two branches to take. No operation leaves anything in it.
 const CHOICE: SReg = SReg(2);
 
@@ -134,8 +141,10 @@ impl Generator<'_> {
         let end = p.walk(scope, Vec::new(), is(Stage::Ahead), &mut before);
         end.iter().filter(|r| !crossing.contains(&r.step)).for_each(|r| p.done(*r, &mut before));
         if !before.is_empty() {
-            body.push(set(-1));
-            body.extend(before.into_iter().flat_map(|(_, c)| c));
+            // Transfers that start here for later have time.
+            let at = body.iter().rposition(|c| !matches!(c, Code::Start { .. })).map_or(0, |i| i + 1);
+            let first = std::iter::once(set(-1)).chain(before.into_iter().flat_map(|(_, c)| c));
+            body.splice(at..at, first);
         }
         let code = self.chosen(node, counter, trip, code);
         body.push(Code::Loop { counter, trip, body: code });
@@ -171,7 +180,16 @@ impl Generator<'_> {
                 (Step::Kernel(f), Stage::Behind) => self.fusion(scope, &shifted(f, level, -1), &mut code)?,
                 (Step::Special(s), _) => self.special(scope, s, &mut code)?,
             }
+<<<<<<< HEAD
             segments.push(Segment { code, open: self.open.pop() });
+=======
+            let open = self.open.pop();
+            if let Some(open) = open.as_ref().filter(|_| pipeline.crossing.contains(&k)) {
+                let queue = if pipeline.stages[k] == Stage::Ahead { AHEAD } else { BEHIND };
+                self.program.transfers[open.transfer as usize].queue = queue;
+            }
+            segments.push(Segment { code, open });
+>>>>>>> pipe
         }
         self.leave(outside);
         Ok(segments)
