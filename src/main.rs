@@ -6,6 +6,7 @@ mod compare;
 mod failure;
 mod files;
 mod inputs;
+mod model;
 mod out;
 mod plan;
 mod pod;

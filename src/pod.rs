@@ -14,6 +14,7 @@ use crate::compare::against_reference;
 use crate::failure::Failure;
 use crate::files;
 use crate::inputs::InputArgs;
+use crate::model::Step;
 use crate::out;
 use crate::program::Loaded;
 use crate::progress::Progress;
@@ -57,6 +58,16 @@ fn slow(text: &str) -> Result<(u32, f64), String> {
 }
 
 impl PodArgs {
+    /// Whether the run is on a pod.
+    pub fn asked(&self) -> bool {
+        self.topology.is_some() || self.chips.is_some()
+    }
+
+    /// The devices of one chip.
+    pub fn one_chip(chip: &ChipSpec) -> Result<Cluster, Failure> {
+        Ok(Cluster { slice: Topology::of_size(chip, 1).map_err(Failure::usage)?, slices: 1 })
+    }
+
     /// The slices to run on, if the run is on a pod.
     pub fn cluster(&self, chip: &ChipSpec) -> Result<Option<Cluster>, Failure> {
         let slice = match (&self.topology, self.chips) {
@@ -94,14 +105,20 @@ impl PodArgs {
         chip: &ChipSpec,
         cluster: &Cluster,
         (engine, report, inputs): (&EngineArgs, &ReportArgs, &InputArgs),
-        check: bool,
+        (check, step): (bool, Option<&Step>),
     ) -> Result<(), Failure> {
         let progress = Progress::new("partitioning and compiling");
-        let arrays = match engine.mode {
+        let arrays = match engine.mode() {
             ModeArg::Time => Vec::new(),
             ModeArg::Execute => inputs.load(loaded)?,
         };
-        let pod = PodExecutable::new(&loaded.module, chip, cluster)?;
+        let pod = match step {
+            Some(step) => step.compile(loaded, chip, cluster)?,
+            None => PodExecutable::new(&loaded.module, chip, cluster)?,
+        };
+        if let Some(step) = step {
+            step.check_memory(&pod, chip, cluster, &progress)?;
+        }
         progress.next("simulating");
         let run = pod.run(engine.driver_mode(), &arrays, &self.options(engine, report))?;
         let mut notes = String::new();
@@ -110,8 +127,11 @@ impl PodArgs {
             notes = against_reference(loaded, &arrays, pod.outputs(), &run.outputs)?;
         }
         drop(progress);
-        let mode = if engine.mode == ModeArg::Time { "time" } else { "execute" };
-        let made = PodReport::new(&pod.program, chip, cluster, &run.profile, mode);
+        let mode = if engine.mode() == ModeArg::Time { "time" } else { "execute" };
+        let mut made = PodReport::new(&pod.program, chip, cluster, &run.profile, mode);
+        if let Some(step) = step {
+            made = made.trains(step.training(), chip);
+        }
         if let Some(dir) = &report.output_dir {
             let arrays: Vec<_> = pod.outputs().iter().cloned().zip(run.outputs).collect();
             files::write_outputs(dir, &arrays)?;

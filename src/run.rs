@@ -43,9 +43,9 @@ pub enum DmaArg {
 /// Flags of how to run.
 #[derive(Args, Clone, Debug)]
 pub struct EngineArgs {
-    /// What to compute
-    #[arg(long, value_enum, default_value_t, help_heading = "Engine")]
-    pub mode: ModeArg,
+    /// What to compute [default: execute; for a model time, as its data would not fit a host]
+    #[arg(long, value_enum, help_heading = "Engine")]
+    mode: Option<ModeArg>,
     /// Simulate every iteration of every loop instead of jumping over repeating ones
     #[arg(long, help_heading = "Engine")]
     no_fold: bool,
@@ -113,9 +113,19 @@ pub struct ReportArgs {
 }
 
 impl EngineArgs {
+    /// What to compute.
+    pub fn mode(&self) -> ModeArg {
+        self.mode.unwrap_or_default()
+    }
+
+    /// Computes `mode` if nothing else is asked for.
+    pub fn prefer(&mut self, mode: ModeArg) {
+        self.mode.get_or_insert(mode);
+    }
+
     /// The driver's mode.
     pub fn driver_mode(&self) -> Mode {
-        match self.mode {
+        match self.mode() {
             ModeArg::Execute => Mode::Execute,
             ModeArg::Time => Mode::Time,
         }
@@ -124,7 +134,7 @@ impl EngineArgs {
     /// Checks that the flags fit together.
     pub fn check(&self) -> Result<(), Failure> {
         let assumes = [("--trip-count", !self.trip_count.is_empty()), ("--branch", !self.branch.is_empty())];
-        match assumes.into_iter().find(|(_, given)| *given && self.mode == ModeArg::Execute) {
+        match assumes.into_iter().find(|(_, given)| *given && self.mode() == ModeArg::Execute) {
             Some((flag, _)) => {
                 Err(Failure::usage(format!("{flag}: --mode execute has data to decide; use --mode time")))
             }

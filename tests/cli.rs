@@ -421,3 +421,48 @@ fn closed_pipes_are_quiet() {
     assert!(out.stderr.is_empty(), "{}", String::from_utf8_lossy(&out.stderr));
     assert_eq!(out.status.code(), Some(0));
 }
+
+/// A language model small enough to be compiled in a moment.
+const TINY: &[&str] = &["qwen3-0.6b", "layers=2", "d=256", "ff=512", "heads=4", "kv_heads=2", "dim=128", "vocab=1024"];
+
+// Oracle: by hand: 8 chips of two devices, as many sequences each as 8192 tokens are, useful FLOPs of `6 N` and attention.
+#[test]
+fn models_train_on_pods() {
+    let dir = Dir::new();
+    let run = |more: &[&str]| [&["run"], TINY, more].concat();
+    let text = dir.ok(&run(&["--chip", "v7x", "--chips", "8", "--mesh", "tensor=2", "--seq", "256", "--json", "-"]));
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let t = &json["training"];
+    assert_eq!((t["mesh"].as_str(), t["batch"].as_i64()), (Some("fsdp=8,tensor=2"), Some(256)));
+    let n = 2 * (2 * 256 * 128 * (4 + 2) + 3 * 256 * 512) + 1024 * 256;
+    let tokens = 256.0 * 256.0;
+    let full = 6.0 * f64::from(n) * tokens + 12.0 * 2.0 * 4.0 * 128.0 * 256.0 * tokens;
+    assert_eq!(t["useful_flops_full"].as_f64(), Some(full));
+    let time = json["time_s"].as_f64().unwrap();
+    assert_eq!(t["tokens_per_s_chip"].as_f64(), Some(tokens / time / 8.0));
+    let parts = ["arguments", "constants", "temporaries"].map(|p| json[format!("hbm_{p}_bytes")].as_u64().unwrap());
+    assert_eq!(json["hbm_peak_bytes"].as_u64(), Some(parts.iter().sum()));
+    let text = dir.ok(&run(&["--chip", "v5e", "--seq", "256", "--batch", "1"]));
+    assert!(text.contains("step time") && text.contains("mesh one device"), "{text}");
+}
+
+// Oracle: what the messages promise, asked for in the next run.
+#[test]
+fn models_that_do_not_fit_say_what_would() {
+    let dir = Dir::new();
+    let run = |more: &[&str]| [&["run"], TINY, &["--chip", "v5e", "--seq", "256"], more].concat();
+    dir.fails(
+        2,
+        &run(&["--chips", "8", "--mesh", "fsdp=4,tensor=4"]),
+        &["has 16 devices, the pod 8", "fsdp=4,tensor=2"],
+    );
+    dir.fails(2, &run(&["--chips", "8", "--batch", "12"]), &["8 or 16 would work"]);
+    dir.fails(2, &run(&["--chips", "8", "--mesh", "columns=2"]), &["axes data, fsdp, "]);
+    dir.fails(2, &["run", "matmul", "--batch", "3"], &["--batch is for the training step of a model"]);
+    let small = ["--set", "hbm.usable_bytes_device=40000000"];
+    let error =
+        dir.fails(2, &run(&[&["--chips", "4", "--batch", "64"], &small[..]].concat()), &["would fit: --batch "]);
+    let batch = error.split("--batch ").nth(1).unwrap().split([' ', ';']).next().unwrap();
+    dir.ok(&run(&[&["--chips", "4", "--batch", batch], &small[..]].concat()));
+    dir.ok(&run(&[&["--chips", "4", "--batch", "64", "--ignore-hbm-limit"], &small[..]].concat()));
+}

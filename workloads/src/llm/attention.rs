@@ -1,9 +1,10 @@
-//! Causal attention in blocks: a loop over pairs of a block of queries and a block of keys, with a running maximum and sum, so that no
+//! Causal attention: one operation, which chips have a kernel for, or in blocks: a loop over pairs of a block of queries and a block of keys, with a running maximum and sum, so that no
 //! array holds the scores of all pairs of positions. Blocks of keys behind their queries are never visited.
 //!
 //! Queries are `(batch, seq, heads, dim)`, keys and values `(batch, seq, kv_heads, dim)`; consecutive query heads share keys and values.
 
 use tpusim_backend::hlo::{DotDims, FuncBuilder, Literal, Opcode, ReduceKind, TensorType, ValueId};
+use tpusim_backend::ops::attention::Attention;
 use tpusim_isa::num::DType;
 
 use super::math;
@@ -17,8 +18,10 @@ pub(super) struct Sizes {
     pub kv_heads: i64,
     /// Query heads of a key head.
     pub group: i64,
+    /// Size of a head's query and key, and of its value.
     pub dim: i64,
-    /// Positions of a block; divides `seq`.
+    pub value: i64,
+    /// Positions of a block; divides `seq`. 0 for attention as one operation.
     pub block: i64,
 }
 
@@ -32,9 +35,16 @@ impl Sizes {
         blocks.saturating_mul(blocks + 1) / 2
     }
 
-    /// Of one value for each row of queries: `(batch, kv_heads, seq * group)`.
+    /// Sizes of what holds one value for each row of queries: `(batch, kv_heads, seq * group)`, or `(batch, heads, seq)` for one operation.
     pub(super) fn rows(&self) -> [i64; 3] {
-        [self.batch, self.kv_heads, self.seq * self.group]
+        match self.block {
+            0 => [self.batch, self.kv_heads * self.group, self.seq],
+            _ => [self.batch, self.kv_heads, self.seq * self.group],
+        }
+    }
+
+    fn scale(&self) -> f64 {
+        1.0 / (self.dim as f64).sqrt()
     }
 
     /// First positions of each pair's queries and keys.
@@ -50,17 +60,19 @@ impl Sizes {
 
     /// Queries, or gradients by query, as rows of their key head: `(batch, kv_heads, seq * group, dim)`.
     fn rows_of(&self, f: &mut FuncBuilder<'_>, x: ValueId) -> ValueId {
-        let x = f.reshape(x, &[self.batch, self.seq, self.kv_heads, self.group, self.dim]);
+        let dim = f.dims(x).last().copied().unwrap_or(self.dim);
+        let x = f.reshape(x, &[self.batch, self.seq, self.kv_heads, self.group, dim]);
         let x = f.transpose(x, &[0, 2, 1, 3, 4]);
-        f.reshape(x, &[self.batch, self.kv_heads, self.seq * self.group, self.dim])
+        f.reshape(x, &[self.batch, self.kv_heads, self.seq * self.group, dim])
     }
 
     /// The opposite of [`Self::rows_of`], as type `dtype`.
     fn queries_of(&self, f: &mut FuncBuilder<'_>, x: ValueId, dtype: DType) -> ValueId {
         let x = f.convert(x, dtype);
-        let x = f.reshape(x, &[self.batch, self.kv_heads, self.seq, self.group, self.dim]);
+        let dim = f.dims(x).last().copied().unwrap_or(self.dim);
+        let x = f.reshape(x, &[self.batch, self.kv_heads, self.seq, self.group, dim]);
         let x = f.transpose(x, &[0, 2, 1, 3, 4]);
-        f.reshape(x, &[self.batch, self.seq, self.kv_heads * self.group, self.dim])
+        f.reshape(x, &[self.batch, self.seq, self.kv_heads * self.group, dim])
     }
 
     /// `count` rows of each head of `x` from row `at`.
@@ -95,7 +107,7 @@ impl Sizes {
     ) -> ValueId {
         let (a, b) = if keys_first { (k, q) } else { (q, k) };
         let s = dot(f, a, b, (&[3], &[3]), DType::F32);
-        let s = f.binary_scalar(Opcode::Multiply, s, 1.0 / (self.dim as f64).sqrt());
+        let s = f.binary_scalar(Opcode::Multiply, s, self.scale());
         let dims = f.dims(s);
         let plane = dims.get(2..).unwrap_or_default();
         let mut index = |dim: i64, at: ValueId| {
@@ -147,8 +159,14 @@ fn widen(f: &mut FuncBuilder<'_>, v: ValueId, dims: &[i64]) -> ValueId {
     f.broadcast_along(v, &kept, dims)
 }
 
-/// Attention, and the logarithm of each query's sum of exponentials, `(batch, kv_heads, seq * group)` in f32.
+/// Attention, and the logarithm of each query's sum of exponentials, in f32 and of sizes [`Sizes::rows`].
 pub(super) fn forward(f: &mut FuncBuilder<'_>, s: &Sizes, q: ValueId, k: ValueId, v: ValueId) -> (ValueId, ValueId) {
+    if s.block == 0 {
+        return match Attention::call(f, &[q, k, v], true, s.scale()).as_slice() {
+            &[o, log_sum] => (o, log_sum),
+            _ => (q, q),
+        };
+    }
     let dtype = f.ty(q).dtype;
     let q = s.rows_of(f, q);
     let (k, v) = (f.transpose(k, &[0, 2, 1, 3]), f.transpose(v, &[0, 2, 1, 3]));
@@ -156,7 +174,8 @@ pub(super) fn forward(f: &mut FuncBuilder<'_>, s: &Sizes, q: ValueId, k: ValueId
     let rows = TensorType::new(s.rows(), DType::F32);
     let max = f.splat(rows.clone(), HIDDEN);
     let sum = f.splat(rows, 0.0);
-    let total = f.splat(TensorType::new(f.dims(q), DType::F32), 0.0);
+    let [b, h, n] = s.rows();
+    let total = f.splat(TensorType::new([b, h, n, s.value], DType::F32), 0.0);
     let done = counted(f, s.pairs(), &[queries, keys, q, k, v], &[max, sum, total], |f, i, fixed, state| {
         let &[queries, keys, q, k, v] = fixed else { return Vec::new() };
         let &[max, sum, total] = state else { return Vec::new() };
@@ -204,6 +223,11 @@ pub(super) struct Known {
 
 /// Gradients of queries, keys and values from that of the output.
 pub(super) fn backward(f: &mut FuncBuilder<'_>, s: &Sizes, known: Known, go: ValueId) -> [ValueId; 3] {
+    if s.block == 0 {
+        let Known { q, k, v, o, log_sum } = known;
+        let gradients = Attention::call(f, &[q, k, v, o, log_sum, go], true, s.scale());
+        return gradients.try_into().unwrap_or([q; 3]);
+    }
     let dtype = f.ty(go).dtype;
     let (q, o, go) = (s.rows_of(f, known.q), s.rows_of(f, known.o), s.rows_of(f, go));
     let (k, v) = (f.transpose(known.k, &[0, 2, 1, 3]), f.transpose(known.v, &[0, 2, 1, 3]));
@@ -235,7 +259,7 @@ pub(super) fn backward(f: &mut FuncBuilder<'_>, s: &Sizes, known: Known, go: Val
         let ds = f.binary(Opcode::Subtract, dp, delta);
         let wide = f.convert(p, DType::F32);
         let ds = f.mul(ds, wide);
-        let ds = f.binary_scalar(Opcode::Multiply, ds, 1.0 / (s.dim as f64).sqrt());
+        let ds = f.binary_scalar(Opcode::Multiply, ds, s.scale());
         let ds = f.convert(ds, dtype);
         let mut grow = |sums: ValueId, a: ValueId, b: ValueId, over: (&[i64], &[i64]), count: i64, at: ValueId| {
             let more = dot(f, a, b, over, DType::F32);

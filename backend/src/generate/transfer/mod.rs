@@ -26,7 +26,6 @@ use crate::compile::CompileError;
 use crate::graph::{Collective, Exchange, Graph, Node, NodeId};
 use crate::lower::math::Combine;
 use crate::tile::fuse::{SpecialStep, Step};
-use crate::tile::overlap::BEHIND;
 
 use code::Control;
 use gather::Own;
@@ -94,12 +93,13 @@ pub(crate) fn work(g: &Graph, node: NodeId, c: &Collective) -> u64 {
 
 /// A transfer that has not been waited for.
 pub(crate) struct Open {
-    transfer: u32,
+    /// Its number in the program.
+    pub transfer: u32,
     result: NodeId,
     /// Operand, result and scratch memory, as first bytes and ends.
     used: [(u64, u64); 3],
     /// The step that waits for it at the latest.
-    until: usize,
+    pub until: usize,
 }
 
 /// The operand and the result of a collective.
@@ -111,31 +111,34 @@ struct Ends<'n> {
     work: i64,
 }
 
+/// First bytes and ends of the arrays that `step` writes.
+fn written(scope: &Scope<'_>, step: &Step) -> Vec<(u64, u64)> {
+    let array = |w: NodeId| (scope.base(w) as u64, scope.base(w) as u64 + scope.g.node(w).bytes());
+    let mut spans: Vec<(u64, u64)> = step.writes().into_iter().map(array).collect();
+    if let Step::Special(s) = step {
+        let at = scope.scratch.get(&s.node).copied().unwrap_or(0);
+        spans.push((at, at + s.scratch()));
+    }
+    spans
+}
+
+impl Open {
+    /// Whether it has to be over before `step`, which reads what it brings or writes over what it works on.
+    pub(super) fn before(&self, scope: &Scope<'_>, step: &Step) -> bool {
+        let meets = |b: &(u64, u64)| self.used.iter().any(|a| a.0 < b.1 && b.0 < a.1);
+        step.reads(scope.g).contains(&self.result) || written(scope, step).iter().any(meets)
+    }
+}
+
 impl Generator<'_> {
     /// Waits for the transfers that have to be over before `step`, or for all.
     pub(super) fn wait_for(&mut self, scope: &Scope<'_>, step: Option<&Step>, body: &mut Vec<Code>) {
-        let (mut reads, mut spans, mut all) = (Vec::new(), Vec::new(), true);
-        if let Some(s) = step {
-            reads = s.reads(scope.g);
-            let written = |w: NodeId| (scope.base(w) as u64, scope.base(w) as u64 + scope.g.node(w).bytes());
-            spans = s.writes().into_iter().map(written).collect();
-            all = false;
-            if let Step::Special(s) = s {
-                let at = scope.scratch.get(&s.node).copied().unwrap_or(0);
-                spans.push((at, at + s.scratch()));
-                // What happens inside is not looked into.
-                all = !s.regions.is_empty();
-            }
-        }
-        let open = std::mem::take(&mut self.open);
-        for o in open {
-            let meets = |a: &(u64, u64)| spans.iter().any(|b| a.0 < b.1 && b.0 < a.1);
-            if all || self.step >= o.until || reads.contains(&o.result) || o.used.iter().any(meets) {
-                body.push(Code::Done { transfer: o.transfer });
-            } else {
-                self.open.push(o);
-            }
-        }
+        let now = self.step;
+        let (over, open): (Vec<Open>, Vec<Open>) = std::mem::take(&mut self.open)
+            .into_iter()
+            .partition(|o| step.is_none_or(|s| now >= o.until || o.before(scope, s)));
+        self.open = open;
+        body.extend(over.into_iter().map(|o| Code::Done { transfer: o.transfer }));
     }
 
     /// Index of equal groups in the program.
@@ -197,7 +200,7 @@ impl Generator<'_> {
             source: node.source.clone(),
             location: node.location.clone(),
             axes: c.axes.clone(),
-            queue: 0,
+            queue: self.queue,
             bytes: scope.g.node(*result).bytes(),
             flags: 0,
         });
@@ -211,7 +214,8 @@ impl Generator<'_> {
         let span = |at: i64, bytes: u64| (at as u64, at as u64 + bytes);
         let used =
             [span(ends.from, x.bytes()), span(ends.to, scope.g.node(*result).bytes()), span(ends.work, s.scratch())];
-        self.open.push(Open { transfer, result: *result, used, until: self.step + 1 + BEHIND });
+        let until = self.ends.get(&self.step).copied().unwrap_or(self.step + 1);
+        self.open.push(Open { transfer, result: *result, used, until });
         Ok(())
     }
 
