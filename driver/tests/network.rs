@@ -216,17 +216,33 @@ fn boxes() -> Vec<(&'static str, &'static str, Vec<Vec<u32>>, f64)> {
 #[test]
 fn large_collectives_use_all_links() {
     let mut text = String::new();
-    let mut worst = 0f64;
     // Both dies in one group: what comes over the links goes to both.
-    let dies = Case { chip: "v7x", shape: "4x4x4", slices: 1, what: What::AllGather, groups: all(128), ty: "f32", elements: 1 << 19 };
+    let dies = Case {
+        chip: "v7x",
+        shape: "4x4x4",
+        slices: 1,
+        what: What::AllGather,
+        groups: all(128),
+        ty: "f32",
+        elements: 1 << 19,
+    };
     for what in [What::AllGather, What::ReduceScatter, What::AllReduce] {
         let elements = if what == What::AllGather { 1 << 19 } else { 1 << 26 };
         let took = Case { what, elements, groups: all(128), ..dies }.seconds();
-        let bound = if what == What::AllReduce { 2.0 } else { 1.0 } * (1u64 << 28) as f64 * 63.0 / 64.0 / (6.0 * link(&chip("v7x")));
-        text += &format!("v7x 4x4x4 groups of 128, {what:?}: {:.0} us, bound {:.0} us, {:+.1} %\n", took * 1e6, bound * 1e6, (took / bound - 1.0) * 100.0);
+        let bound = if what == What::AllReduce { 2.0 } else { 1.0 } * (1u64 << 28) as f64 * 63.0
+            / 64.0
+            / (6.0 * link(&chip("v7x")));
+        text += &format!(
+            "v7x 4x4x4 groups of 128, {what:?}: {:.0} us, bound {:.0} us, {:+.1} %\n",
+            took * 1e6,
+            bound * 1e6,
+            (took / bound - 1.0) * 100.0
+        );
+        assert!((0.0..0.25).contains(&(took / bound - 1.0)), "{text}");
     }
     for (name, shape, groups, links) in boxes() {
         let n = groups[0].len() as u64;
+        let unequal = shape == "4x8x8" || shape == "4x4x16";
         let bytes = 256u64 << 20;
         let bound = bytes as f64 * (n - 1) as f64 / n as f64 / (links * link(&chip(name)));
         for (what, elements, bound) in [
@@ -237,27 +253,50 @@ fn large_collectives_use_all_links() {
             let case = Case { chip: name, shape, slices: 1, what, groups: groups.clone(), ty: "f32", elements };
             let run = case.run();
             // Oracle: symmetry. Where all axes close, every chip stands for all.
-            let closed = (0..3).all(|a| case.cluster(&chip(name)).slice.dims()[a] == 1 || case.cluster(&chip(name)).slice.wraps(a));
-            assert!(!closed || run.devices.len() as u32 <= chip(name).devices_per_chip(), "{name} {shape}: {}", run.devices.len());
+            let closed = (0..3)
+                .all(|a| case.cluster(&chip(name)).slice.dims()[a] == 1 || case.cluster(&chip(name)).slice.wraps(a));
+            assert!(
+                !closed || run.devices.len() as u32 <= chip(name).devices_per_chip(),
+                "{name} {shape}: {}",
+                run.devices.len()
+            );
             let took = run.end.seconds();
             let off = took / bound - 1.0;
-            worst = worst.max(off);
+            // Additions keep the units that do them busy, and axes of unequal length cannot all be in use all the time.
+            let may = match (what, unequal) {
+                (_, true) => 0.25,
+                (What::AllGather, _) => 0.03,
+                _ => 0.09,
+            };
             text += &format!(
                 "{name} {shape} groups of {n}, {what:?}: {:.0} us, bound {:.0} us, {:+.1} %\n",
                 took * 1e6,
                 bound * 1e6,
                 off * 100.0
             );
-            assert!(off > -1e-3, "{text}");
+            assert!((-1e-3..may).contains(&off), "{text}");
         }
     }
     #[allow(clippy::print_stdout)]
     {
         println!("{text}");
     }
-    assert!(worst <= 0.06, "\n{text}");
 }
 
+// Oracle: the definition. Small messages take one step for each device that is passed, half of a ring in each direction, along one axis after
+// the other; a step is a read, a hop and a write; and there is one more to say that one is ready.
+#[test]
+fn small_gathers_take_the_sum_of_the_axes() {
+    for (name, shape, steps) in [("v5e", "16x16", 17), ("v5p", "8x8x8", 13), ("v5p", "4x4x16", 13)] {
+        let n: u32 = shape.split('x').map(|d| d.parse::<u32>().unwrap()).product();
+        let spec = chip(name);
+        let case = Case { chip: name, shape, slices: 1, what: What::AllGather, groups: all(n), ty: "f32", elements: 8 };
+        let step = *spec.ici.hop_latency_s + 2.0 * *spec.hbm.latency_s + *spec.overhead.dma_issue_s;
+        let want = f64::from(steps) * step + *spec.overhead.transfer_launch_s;
+        let took = case.seconds();
+        assert!((took / want - 1.0).abs() < 0.1, "{name} {shape}: {took} instead of {want}");
+    }
+}
 
 // Oracle: the busiest link of all shortest routes, by counting.
 #[test]
@@ -265,12 +304,9 @@ fn all_to_all_is_bound_by_the_busiest_link() {
     let column = |c: u32| -> Vec<Vec<u32>> { (0..8).map(|x| (0..c).map(|y| x + 8 * y).collect()).collect() };
     let mut text = String::new();
     let mut worst = 0f64;
-    for (name, shape, groups) in [
-        ("v5e", "8x16", column(16)),
-        ("v5e", "16x16", all(256)),
-        ("v5p", "4x4x4", all(64)),
-        ("v5e", "4x4", all(16)),
-    ] {
+    for (name, shape, groups) in
+        [("v5e", "8x16", column(16)), ("v5e", "16x16", all(256)), ("v5p", "4x4x4", all(64)), ("v5e", "4x4", all(16))]
+    {
         let bytes = 64u64 << 20;
         let case = Case { chip: name, shape, slices: 1, what: What::AllToAll, groups, ty: "f32", elements: bytes / 4 };
         let slice = case.cluster(&chip(name)).slice;
@@ -286,7 +322,12 @@ fn all_to_all_is_bound_by_the_busiest_link() {
         let bound = load.values().copied().max().unwrap() as f64 / link(&chip(name));
         let took = case.seconds();
         worst = worst.max(took / bound - 1.0);
-        text += &format!("{name} {shape} groups of {n}: {:.0} us, bound {:.0} us, {:+.1} %\n", took * 1e6, bound * 1e6, (took / bound - 1.0) * 100.0);
+        text += &format!(
+            "{name} {shape} groups of {n}: {:.0} us, bound {:.0} us, {:+.1} %\n",
+            took * 1e6,
+            bound * 1e6,
+            (took / bound - 1.0) * 100.0
+        );
         assert!(took >= bound, "{text}");
     }
     #[allow(clippy::print_stdout)]
@@ -306,37 +347,31 @@ fn slices_exchange_parts() {
         let spec = chip(name);
         let chips: u32 = shape.split('x').map(|d| d.parse::<u32>().unwrap()).product();
         let n = f64::from(chips);
-        let case = Case { chip: name, shape, slices, what: What::AllReduce, groups: all(chips * slices), ty: "f32", elements: bytes / 4 };
+        let case = Case {
+            chip: name,
+            shape,
+            slices,
+            what: What::AllReduce,
+            groups: all(chips * slices),
+            ty: "f32",
+            elements: bytes / 4,
+        };
         let inside = 2.0 * bytes as f64 * (n - 1.0) / n / (links * link(&spec));
         let s = f64::from(slices);
         let between = 2.0 * bytes as f64 / n * (s - 1.0) / s / *spec.ici.dcn_bps_chip as f64;
         let took = case.seconds();
         let off = took / (inside + between) - 1.0;
-        text += &format!("{name} {slices} x {shape}: {:.0} us, bound {:.0} + {:.0} us, {:+.1} %\n", took * 1e6, inside * 1e6, between * 1e6, off * 100.0);
+        text += &format!(
+            "{name} {slices} x {shape}: {:.0} us, bound {:.0} + {:.0} us, {:+.1} %\n",
+            took * 1e6,
+            inside * 1e6,
+            between * 1e6,
+            off * 100.0
+        );
         assert!((0.0..0.15).contains(&off), "{text}");
     }
     #[allow(clippy::print_stdout)]
     {
         println!("{text}");
-    }
-}
-
-#[test]
-#[ignore]
-#[allow(clippy::print_stdout)]
-fn dbg_time() {
-    for (chip, shape, slices) in [("v5e", "16x16", 1), ("v5p", "8x8x16", 1), ("v7x", "8x16x16", 1), ("v7x", "16x16x16", 1), ("v7x", "8x16x16", 2), ("v5e", "16x16", 16)] {
-        for what in [What::AllGather, What::ReduceScatter] {
-            let spec = common::chip(chip);
-            let chips: u32 = shape.split('x').map(|d| d.parse::<u32>().unwrap()).product::<u32>() * slices;
-            let n = chips * spec.devices_per_chip();
-            let bytes = 256u64 << 20;
-            let elements = if what == What::AllGather { bytes / 4 / u64::from(n) } else { bytes / 4 };
-            let t0 = std::time::Instant::now();
-            let (p, c, cl) = Case { chip, shape, slices, what, groups: all(n), ty: "f32", elements }.program();
-            let t1 = std::time::Instant::now();
-            let run = time(&p, &c, &cl, &PodOptions::default()).unwrap();
-            println!("{chip} {slices} x {shape} {n} {what:?}: compile {:?} simulate {:?} classes {} messages {} time {:.1} us", t1 - t0, t1.elapsed(), run.devices.len(), run.messages, run.end.seconds() * 1e6);
-        }
     }
 }

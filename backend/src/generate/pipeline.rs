@@ -14,16 +14,10 @@ use crate::lower::emit::counter_register;
 use crate::tile::fuse::{Plan, Step};
 use crate::tile::pipeline::{Pipeline, Stage, shifted};
 
-<<<<<<< HEAD
-/// Queue of transfers that run beside other iterations: those that somebody waits for have one of their own. Queues between are for the
-/// strands of these, at most two for each of three axes.
-const BESIDE: u32 = 8;
-=======
 /// Queues of transfers that run beside other iterations: those that somebody waits for have one of their own, and what is needed next
-/// does not stand behind what has time.
-const AHEAD: u32 = 1;
-const BEHIND: u32 = 2;
->>>>>>> pipe
+/// does not stand behind what has time. Queues between are for the strands of these, at most two for each of three axes.
+const AHEAD: u32 = 8;
+const BEHIND: u32 = 16;
 /// Register that says which of two branches to take. No operation leaves anything in it.
 const CHOICE: SReg = SReg(2);
 
@@ -172,7 +166,11 @@ impl Generator<'_> {
         let mut segments = Vec::new();
         for (k, s) in plan.steps.iter().enumerate() {
             self.step = k;
-            self.queue = if pipeline.crossing.contains(&k) { BESIDE } else { 0 };
+            self.queue = match (pipeline.crossing.contains(&k), pipeline.stages[k]) {
+                (false, _) => 0,
+                (true, Stage::Ahead) => AHEAD,
+                (true, _) => BEHIND,
+            };
             let mut code = Vec::new();
             match (s, pipeline.stages[k]) {
                 (Step::Kernel(f), Stage::Now) => self.fusion(scope, f, &mut code)?,
@@ -180,16 +178,7 @@ impl Generator<'_> {
                 (Step::Kernel(f), Stage::Behind) => self.fusion(scope, &shifted(f, level, -1), &mut code)?,
                 (Step::Special(s), _) => self.special(scope, s, &mut code)?,
             }
-<<<<<<< HEAD
             segments.push(Segment { code, open: self.open.pop() });
-=======
-            let open = self.open.pop();
-            if let Some(open) = open.as_ref().filter(|_| pipeline.crossing.contains(&k)) {
-                let queue = if pipeline.stages[k] == Stage::Ahead { AHEAD } else { BEHIND };
-                self.program.transfers[open.transfer as usize].queue = queue;
-            }
-            segments.push(Segment { code, open });
->>>>>>> pipe
         }
         self.leave(outside);
         Ok(segments)

@@ -2,6 +2,7 @@
 //! chip at once.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 
 use tpusim_isa::placement::Level;
 use tpusim_isa::pod::SendDim;
@@ -61,38 +62,60 @@ impl Control<'_, '_> {
         mut own: impl FnMut(usize) -> Own,
         to: i64,
     ) -> Result<(), CompileError> {
-        // All take the next ring together: small messages of one would else wait for large ones of another.
-        for stage in 0..self.what.rings.len() {
+        for stage in self.stages() {
             let mut number = 0..;
             self.beside(strands, |k, s| {
                 let own = own(number.next().unwrap_or(0));
-                k.gather_stage(cut, s, stage, own, to);
+                k.gather_stage(cut, s, stage.clone(), own, to);
                 Ok(())
             })?;
         }
         Ok(())
     }
 
-    /// Gathers a strand along one more ring of its order.
-    fn gather_stage(&mut self, cut: Cut, s: &Strand, stage: usize, own: Own, to: i64) {
-        let (Some(&ring), Some(&last)) = (s.order.get(stage), s.order.last()) else { return };
-        // The other one of two dies is given each block as it comes, instead of all in the end.
-        let pair = self.ring(last).level == Level::Die && self.ring(last).size == 2 && s.order.len() > 1;
-        if pair && ring == last {
-            return;
+    /// Rings that strands go through before they wait for each other: small messages of one would else wait for large ones of another.
+    /// Where all axes are alike strands stay together by themselves, but not between slices, where they share one way.
+    fn stages(&self) -> Vec<Range<usize>> {
+        let rings = &self.what.rings;
+        let count = |l: Level| rings.iter().filter(|r| r.level == l).count();
+        let (slices, torus) = (count(Level::Slices), count(Level::Torus));
+        let mut kinds = rings.iter().filter(|r| r.level == Level::Torus).map(|r| (r.size, r.closed));
+        let first = kinds.next();
+        let mut ends: Vec<usize> = vec![slices];
+        if !kinds.all(|k| Some(k) == first) {
+            ends.extend(slices + 1..slices + torus);
         }
+        ends.push(rings.len());
+        let mut start = 0;
+        let stage = |end| {
+            let stage = start..end;
+            start = end;
+            stage
+        };
+        ends.into_iter().map(stage).filter(|s| !s.is_empty()).collect()
+    }
+
+    /// Gathers a strand along the next rings of its order.
+    fn gather_stage(&mut self, cut: Cut, s: &Strand, stage: Range<usize>, own: Own, to: i64) {
+        // The other one of two dies is given each block as it comes, instead of all in the end.
+        let last = s.order.last().copied().unwrap_or(0);
+        let pair = self.ring(last).level == Level::Die && self.ring(last).size == 2 && s.order.len() > 1;
+        let end = if pair { stage.end.min(s.order.len() - 1) } else { stage.end };
         let twin = pair.then(|| (self.neighbours(last).0, self.flag()));
-        let phase = Phase { cut, share: s.share, ring, done: &s.order[..stage], to, twin };
-        let rest = &s.order[stage + 1..];
-        let offset = (!rest.is_empty()).then(|| {
-            let r = self.reg(OFFSET);
-            self.offset(rest, r);
-            r
-        });
-        let first = stage == 0;
-        self.gather_ring(&phase, offset, first.then_some(own), s.mirrored);
+        let mut blocks = u64::from(stage.start == 0);
+        for k in stage.start..end {
+            let phase = Phase { cut, share: s.share, ring: s.order[k], done: &s.order[..k], to, twin };
+            let rest = &s.order[k + 1..];
+            let offset = (!rest.is_empty()).then(|| {
+                let r = self.reg(OFFSET);
+                self.offset(rest, r);
+                r
+            });
+            self.gather_ring(&phase, offset, (k == 0).then_some(own), s.mirrored);
+            blocks += self.ring(phase.ring).size - 1;
+        }
         if let Some((_, flag)) = twin {
-            self.wait(flag, self.ring(ring).size - u64::from(!first));
+            self.wait(flag, blocks);
         }
     }
 
