@@ -148,8 +148,8 @@ fn advance(g: &Graph, plan: &mut Plan, outside: &Outside<'_>) {
         let readers = || results.iter().flat_map(|r| body.readers.get(r)).flatten().copied();
         let (Some(first), Some(last)) = (readers().min(), readers().max()) else { continue };
         let Step::Kernel(f) = &plan.steps[last] else { continue };
-        let alone = body.writers.get(&f.root).is_some_and(|w| w.len() == 1) && (outside.carried)(f.root).is_none();
-        if !alone || f.updates.is_some() || f.in_place || SHORT * (n - last + first) > n {
+        let own = |r: &NodeId| body.writers.get(r).is_some_and(|w| w.len() == 1) && (outside.carried)(*r).is_none();
+        if !f.roots.iter().all(own) || f.updates.is_some() || f.in_place || SHORT * (n - last + first) > n {
             continue;
         }
         let writers = body.reads[last].iter().flat_map(|r| body.writers.get(r)).flatten().filter(|w| **w < last);
