@@ -140,7 +140,7 @@ impl PodReport {
         ops.sort_by(|a, b| b.time_s.total_cmp(&a.time_s));
         let mut transfers = Vec::new();
         for (info, &(runs, time, exposed)) in
-            program.transfers.iter().zip(&slowest.transfer_totals).filter(|(i, t)| t.0 > 0 && i.queue == 0)
+            program.transfers.iter().zip(&slowest.transfer_totals).filter(|(i, t)| t.0 > 0 && !i.is_strand())
         {
             transfers.push(PodTransfer {
                 name: info.name.clone(),

@@ -4,6 +4,7 @@
 //! first iteration finds done already comes before the loop, what the last one leaves after it.
 
 use tpusim_isa::op::{Instr, Op};
+use tpusim_isa::pod::TransferInfo;
 use tpusim_isa::program::{Bundle, FlowKind, Node as Code, SReg};
 
 use super::transfer::Open;
@@ -15,9 +16,9 @@ use crate::tile::fuse::{Plan, Step};
 use crate::tile::pipeline::{Pipeline, Stage, shifted};
 
 /// Queues of transfers that run beside other iterations: those that somebody waits for have one of their own, and what is needed next
-/// does not stand behind what has time. Queues between are for the strands of these, at most two for each of three axes.
-const AHEAD: u32 = 8;
-const BEHIND: u32 = 16;
+/// does not stand behind what has time.
+const AHEAD: u32 = TransferInfo::QUEUES;
+const BEHIND: u32 = 2 * TransferInfo::QUEUES;
 /// Register that says which of two branches to take. No operation leaves anything in it.
 const CHOICE: SReg = SReg(2);
 
@@ -48,6 +49,18 @@ struct Pipelined<'a> {
     steps: &'a [Step],
     pipeline: &'a Pipeline,
     segments: Vec<Segment>,
+}
+
+/// Takes the transfers out that start at the end of some code and that it does not wait for: they have time.
+fn started_last(code: &mut Vec<Code>) -> Vec<Code> {
+    let tail = code.iter().rposition(|c| !matches!(c, Code::Start { .. } | Code::Done { .. })).map_or(0, |i| i + 1);
+    let tail = code.split_off(tail);
+    let ended: Vec<u32> =
+        tail.iter().filter_map(|c| if let Code::Done { transfer } = c { Some(*transfer) } else { None }).collect();
+    let later = |c: &Code| matches!(c, Code::Start { transfer, .. } if !ended.contains(transfer));
+    let (later, rest) = tail.into_iter().partition(later);
+    code.extend::<Vec<Code>>(rest);
+    later
 }
 
 fn when(stage: Stage) -> When {
@@ -135,10 +148,10 @@ impl Generator<'_> {
         let end = p.walk(scope, Vec::new(), is(Stage::Ahead), &mut before);
         end.iter().filter(|r| !crossing.contains(&r.step)).for_each(|r| p.done(*r, &mut before));
         if !before.is_empty() {
-            // Transfers that start here for later have time.
-            let at = body.iter().rposition(|c| !matches!(c, Code::Start { .. })).map_or(0, |i| i + 1);
-            let first = std::iter::once(set(-1)).chain(before.into_iter().flat_map(|(_, c)| c));
-            body.splice(at..at, first);
+            let later = started_last(body);
+            body.push(set(-1));
+            body.extend(before.into_iter().flat_map(|(_, c)| c));
+            body.extend(later);
         }
         let code = self.chosen(node, counter, trip, code);
         body.push(Code::Loop { counter, trip, body: code });

@@ -76,6 +76,12 @@ impl<'a> Body<'a> {
         self.steps[step].writes()
     }
 
+    /// Whether `step` reads or writes the array of carried value `k`.
+    fn touches(&self, step: usize, k: usize) -> bool {
+        let touched = |n: &NodeId| (self.outside.carried)(*n) == Some(k);
+        self.reads[step].iter().any(touched) || self.results(step).iter().any(touched)
+    }
+
     /// The steps that make what step `at` reads, if that depends on the loop's counter alone.
     fn sources(&self, at: usize) -> Option<BTreeSet<usize>> {
         let (mut found, mut work) = (BTreeSet::new(), vec![at]);
@@ -119,12 +125,7 @@ impl<'a> Body<'a> {
         let carried = |n: NodeId| (self.outside.carried)(n);
         let mine = |w: &usize| late.contains(w) || starts.contains(w);
         // What lies in the array of a carried value is touched by late steps only.
-        let private = |k: usize| {
-            (0..self.steps.len()).filter(|s| !late.contains(s)).all(|s| {
-                let touched = |n: &NodeId| carried(*n) == Some(k);
-                !self.reads[s].iter().any(touched) && !self.results(s).iter().any(touched)
-            })
-        };
+        let private = |k: usize| (0..self.steps.len()).all(|s| late.contains(&s) || !self.touches(s, k));
         let fine = |n: &NodeId| {
             self.outside.invariant.contains(n)
                 || match (carried(*n), self.writers.get(n)) {
@@ -148,12 +149,17 @@ fn advance(g: &Graph, plan: &mut Plan, outside: &Outside<'_>) {
         let readers = || results.iter().flat_map(|r| body.readers.get(r)).flatten().copied();
         let (Some(first), Some(last)) = (readers().min(), readers().max()) else { continue };
         let Step::Kernel(f) = &plan.steps[last] else { continue };
-        let own = |r: &NodeId| body.writers.get(r).is_some_and(|w| w.len() == 1) && (outside.carried)(*r).is_none();
+        let writers = body.reads[last].iter().flat_map(|r| body.writers.get(r)).flatten().filter(|w| **w < last);
+        let to = writers.max().map_or(0, |w| w + 1);
+        // Nobody else may need what lay in the arrays that it writes.
+        let own = |r: &NodeId| {
+            let single = body.writers.get(r).is_some_and(|w| w.len() == 1);
+            single && (outside.carried)(*r).is_none_or(|k| (to..n).all(|s| s == last || !body.touches(s, k)))
+        };
         if !f.roots.iter().all(own) || f.updates.is_some() || f.in_place || SHORT * (n - last + first) > n {
             continue;
         }
-        let writers = body.reads[last].iter().flat_map(|r| body.writers.get(r)).flatten().filter(|w| **w < last);
-        key[last] = (writers.max().map_or(0, |w| w + 1), false, last);
+        key[last] = (to, false, last);
     }
     key.sort_unstable();
     let mut old: Vec<Option<Step>> = std::mem::take(&mut plan.steps).into_iter().map(Some).collect();
