@@ -255,7 +255,7 @@ impl ReportArgs {
 }
 
 /// A program without work has no figure, which is no reason to withhold the rest.
-fn drawn(flag: &str, result: Result<(), FigureError>) -> Result<(), Failure> {
+pub fn drawn(flag: &str, result: Result<(), FigureError>) -> Result<(), Failure> {
     match result {
         Err(e @ FigureError::Empty(_)) => {
             out::note(&format!("{flag}: {e}"));

@@ -88,7 +88,7 @@ const SUB: &str = "module @sub {
 }
 ";
 
-const COMMANDS: &[&str] = &["run", "compile", "eval", "exec", "asm", "disasm", "chips", "workloads"];
+const COMMANDS: &[&str] = &["run", "compile", "eval", "exec", "asm", "disasm", "chips", "workloads", "scale", "validate"];
 
 // Oracle: the house rule that help shows how.
 #[test]

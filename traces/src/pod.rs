@@ -190,6 +190,14 @@ impl PodReport {
         self
     }
 
+    /// What takes most of the time, and its share: `MXU`, `vector`, `network` (waiting for transfers) or `control`.
+    pub fn bound(&self) -> (&'static str, f64) {
+        let all =
+            [("MXU", self.mxu_s), ("vector", self.vector_s), ("network", self.exposed_s), ("control", self.control_s)];
+        let most = all.into_iter().reduce(|a, b| if b.1 > a.1 { b } else { a }).unwrap_or(("MXU", 0.0));
+        (most.0, if self.time_s > 0.0 { most.1 / self.time_s } else { 0.0 })
+    }
+
     /// As JSON.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ use tpusim_backend::hlo::{Module, TensorType, Verified};
 use tpusim_isa::num::DType;
 
 pub use fit::{MeshRequest, check_batch, default_batch};
-pub use layer::Remat;
+pub use layer::{Keep, Remat};
 pub use mesh::{Axis, Mesh};
 pub use models::{Experts, Latent, MODELS, Mlp, Model, Norm, UsefulFlops};
 pub use optimizer::{BETA1, BETA2, EPSILON, Optimizer, RATE};
@@ -55,6 +55,10 @@ pub struct Options {
     pub weights: DType,
     /// Type of the optimizer's moments.
     pub state: DType,
+    /// Type of the first moment, if it is another.
+    pub first_moment: Option<DType>,
+    /// Parts of the batch whose gradients are summed one after the other.
+    pub microbatches: i64,
     /// Positions of a block of attention; none for the largest divisor of `seq` up to 512.
     pub attention_block: Option<i64>,
 }
@@ -70,6 +74,8 @@ impl Default for Options {
             dtype: DType::BF16,
             weights: DType::BF16,
             state: DType::F32,
+            first_moment: None,
+            microbatches: 1,
             attention_block: None,
         }
     }
@@ -95,6 +101,9 @@ impl Options {
         }
         if m.experts.is_some() || m.latent.is_some() {
             return refuse(format!("no training step for `{}` yet: it has experts or latent attention", m.name));
+        }
+        if self.microbatches < 1 || self.batch % self.microbatches != 0 {
+            return refuse(format!("microbatches={} does not divide batch={}", self.microbatches, self.batch));
         }
         if heads % kv_heads != 0 {
             return refuse(format!("kv_heads={kv_heads} does not divide heads={heads}"));
@@ -123,7 +132,7 @@ impl Options {
 }
 
 /// One step of training `model`: `main` takes the weights (those of layers first, stacked), the moments in the same order, the number of
-/// steps so far `i32[]`, and `tokens` and `targets` `i32[batch, seq]`; it returns weights, moments and steps, which are donated, and the
+/// steps so far `i32[]`, and `tokens` and `targets` `i32[batch, seq]`, or of microbatches `i32[microbatches, batch / microbatches, seq]`; it returns weights, moments and steps, which are donated, and the
 /// loss `f32[]`.
 ///
 /// # Errors
