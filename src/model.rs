@@ -3,11 +3,14 @@
 use clap::Args;
 use tpusim_driver::{DriverError, PodExecutable};
 use tpusim_isa::chip::ChipSpec;
+use tpusim_isa::num::DType;
 use tpusim_isa::topology::Topology;
 use tpusim_sim::network::Cluster;
 use tpusim_traces::training::Training;
 use tpusim_traces::units::memory;
-use tpusim_workloads::llm::{Axis, MeshRequest, Model, Options, check_batch, configure, default_batch, train_step};
+use tpusim_workloads::llm::{
+    Axis, MeshRequest, Model, Options, Products, check_batch, configure, default_batch, train_step,
+};
 
 use crate::failure::Failure;
 use crate::program::Loaded;
@@ -52,10 +55,9 @@ impl ModelArgs {
             ("--ignore-hbm-limit", self.ignore_hbm_limit),
         ];
         match given.into_iter().find(|g| g.1) {
-            Some((flag, _)) => Err(Failure::usage(format!(
-                "{flag} is for the training step of a model; name one of: {}",
-                names()
-            ))),
+            Some((flag, _)) => {
+                Err(Failure::usage(format!("{flag} is for the training step of a model; name one of: {}", names())))
+            }
             None => Ok(()),
         }
     }
@@ -97,7 +99,12 @@ impl Step {
     }
 
     /// As [`Step::new`], to be moved to other clusters: copies of the model take the devices that a mesh with `fsdp` leaves.
-    pub fn scaled(name: &str, given: &[(String, String)], args: &ModelArgs, cluster: &Cluster) -> Result<Step, Failure> {
+    pub fn scaled(
+        name: &str,
+        given: &[(String, String)],
+        args: &ModelArgs,
+        cluster: &Cluster,
+    ) -> Result<Step, Failure> {
         Step::first(name, given, args, cluster, true)
     }
 
@@ -144,17 +151,7 @@ impl Step {
 
     /// What it trains, for reports.
     pub fn training(&self) -> Training {
-        let o = &self.options;
-        let flops = self.model.useful_flops(o.batch, o.seq);
-        Training {
-            model: self.model.name.to_owned(),
-            mesh: o.mesh.to_string(),
-            batch: o.batch,
-            seq: o.seq,
-            dtype: o.dtype,
-            weight_flops: flops.weights,
-            attention_flops: flops.attention,
-        }
+        training(&self.model, &self.options)
     }
 
     /// Compiles the step, on devices with as much HBM as it needs if that limit is to be ignored.
@@ -174,7 +171,8 @@ impl Step {
         if needed <= has {
             return Ok(());
         }
-        let wrong = format!("the step needs {} of HBM on each device, {} has {}", memory(needed), chip.name, memory(has));
+        let wrong =
+            format!("the step needs {} of HBM on each device, {} has {}", memory(needed), chip.name, memory(has));
         if self.ignore_hbm_limit {
             crate::out::note(&wrong);
             return Ok(());
@@ -220,6 +218,20 @@ impl Step {
             }
         }
         found
+    }
+}
+
+/// What a step trains, for reports.
+pub fn training(model: &Model, o: &Options) -> Training {
+    let flops = model.useful_flops(o.batch, o.seq);
+    Training {
+        model: model.name.to_owned(),
+        mesh: o.mesh.to_string(),
+        batch: o.batch,
+        seq: o.seq,
+        dtype: if o.products == Products::Fp8 { DType::F8E4M3FN } else { o.dtype },
+        weight_flops: flops.weights,
+        attention_flops: flops.attention,
     }
 }
 

@@ -29,7 +29,9 @@ impl Progress {
             return Progress(None);
         }
         let bar = ProgressBar::new(n);
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} of {len} {msg} {wide_bar} ({elapsed}, {eta} left)") {
+        if let Ok(style) =
+            ProgressStyle::with_template("{spinner} {pos} of {len} {msg} {wide_bar} ({elapsed}, {eta} left)")
+        {
             bar.set_style(style);
         }
         bar.set_message(what.to_owned());

@@ -1,10 +1,11 @@
 //! From a verified module to a program for one device.
 
 use tpusim_isa::chip::ChipSpec;
+use tpusim_isa::placement::Placement;
 use tpusim_isa::program::Program;
 
 use crate::generate::{Generator, Scope};
-use crate::graph::{Graph, LowerError, from_module_with};
+use crate::graph::{Graph, LowerError, from_module_with, place};
 use crate::hlo::{Module, Verified};
 use crate::lower::emit::EmitError;
 use crate::tile::fuse::{MAX_NODES, Options, Plan, plan, plan_with};
@@ -64,14 +65,37 @@ pub fn compile(module: &Verified<Module>, chip: &ChipSpec) -> Result<Program, Co
     compile_parts(module, chip).map(|c| c.program)
 }
 
-/// As [`compile`], with the graph and the plan. Where a kernel fits no tiling, kernels write over nothing they read, then long
-/// contractions are padded to what blocks divide, then kernels are made smaller.
+/// As [`compile`], for devices of which it is known where they are: collectives use all axes of the network that a group extends along.
+///
+/// # Errors
+/// [`CompileError`].
+pub fn compile_placed(
+    module: &Verified<Module>,
+    chip: &ChipSpec,
+    placement: &Placement,
+) -> Result<Program, CompileError> {
+    attempts(module, chip, Some(placement)).map(|c| c.program)
+}
+
+/// As [`compile`], with the graph and the plan. Where a kernel fits no tiling, none are joined, then they write over
+/// nothing they read, then long contractions are padded to what blocks divide, then kernels are made smaller.
 ///
 /// # Errors
 /// [`CompileError`], of the first attempt.
 pub fn compile_parts(module: &Verified<Module>, chip: &ChipSpec) -> Result<Compiled, CompileError> {
+    attempts(module, chip, None)
+}
+
+fn attempts(
+    module: &Verified<Module>,
+    chip: &ChipSpec,
+    placement: Option<&Placement>,
+) -> Result<Compiled, CompileError> {
     let attempt = |pad_contraction: bool, options: Options| {
-        let graph = from_module_with(module, pad_contraction)?;
+        let mut graph = from_module_with(module, pad_contraction)?;
+        if let Some(p) = placement {
+            place(&mut graph, p);
+        }
         let plan = plan_with(&graph, options);
         let (program, kernels) = generate(&graph, &plan, chip)?;
         Ok(Compiled { graph, plan, kernels, program })
@@ -80,9 +104,11 @@ pub fn compile_parts(module: &Verified<Module>, chip: &ChipSpec) -> Result<Compi
     if !matches!(first, Err(CompileError::Kernel { .. })) {
         return first;
     }
-    let apart = |max_nodes: usize| Options { max_nodes, in_place: false };
-    let others = [(false, MAX_NODES), (true, MAX_NODES), (true, 16), (true, 2)];
-    others.into_iter().find_map(|(pad, n)| attempt(pad, apart(n)).ok()).map_or(first, Ok)
+    let apart = |max_nodes: usize| Options { max_nodes, in_place: false, join: false };
+    let single = Options { join: false, ..Options::default() };
+    let others =
+        [(false, single), (false, apart(MAX_NODES)), (true, apart(MAX_NODES)), (true, apart(16)), (true, apart(2))];
+    others.into_iter().find_map(|(pad, how)| attempt(pad, how).ok()).map_or(first, Ok)
 }
 
 /// Compiles a flat graph.

@@ -170,7 +170,7 @@ fn generate_kernel(
             break;
         }
     }
-    let n = g.node(f.root);
+    let n = g.node(f.root());
     Err(CompileError::Kernel { name: n.name.to_owned(), place: n.location.clone(), reason })
 }
 
@@ -194,7 +194,7 @@ fn attempt(
 }
 
 fn info(g: &Graph, f: &Fusion, cores: u32) -> OpInfo {
-    let root = g.node(f.root);
+    let root = g.node(f.root());
     let maps = f.nodes.iter().filter(|n| matches!(n.kind, crate::lower::expr::Kind::Map(..))).count();
     let name = match &f.product {
         Some(p) => {

@@ -70,7 +70,7 @@ pub enum Node {
         /// The branches, at least one.
         branches: Vec<Vec<Node>>,
     },
-    /// Hands a transfer's code to its queue and goes on. Not inside an operation or another transfer.
+    /// Hands a transfer's code to its queue and goes on. Not inside an operation, nor inside a transfer whose queue is not before.
     Start {
         /// Index into [`Program::transfers`].
         transfer: u32,

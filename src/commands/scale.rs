@@ -139,12 +139,7 @@ impl Scale {
     }
 
     /// The steps with their slices.
-    fn steps(
-        &self,
-        name: &str,
-        given: &[(String, String)],
-        chip: &ChipSpec,
-    ) -> Result<Vec<(Step, Cluster)>, Failure> {
+    fn steps(&self, name: &str, given: &[(String, String)], chip: &ChipSpec) -> Result<Vec<(Step, Cluster)>, Failure> {
         let clusters = self.chips.0.iter().map(|n| cluster(chip, *n)).collect::<Result<Vec<_>, _>>()?;
         // The batch of the first is that of all, or one that grows with the chips.
         let at = if self.strong && self.model.batch().is_none() { clusters.last() } else { clusters.first() };
@@ -208,7 +203,19 @@ fn point(step: &Step, cluster: &Cluster, r: &PodReport) -> Option<Point> {
 fn text(name: &str, chip: &ChipSpec, points: &[Point]) -> String {
     let mut t = Table::new();
     t.load_style(NOTHING.header_separator(LineStyle::none().fill('-')));
-    let head = ["chips", "slices", "mesh", "batch", "step", "tokens/s/chip", "TFLOP/s/chip", "MFU", "network", "scaling", "HBM"];
+    let head = [
+        "chips",
+        "slices",
+        "mesh",
+        "batch",
+        "step",
+        "tokens/s/chip",
+        "TFLOP/s/chip",
+        "MFU",
+        "network",
+        "scaling",
+        "HBM",
+    ];
     t.set_header(head);
     for p in points {
         let over = if p.fits_hbm { "" } else { " too much" };

@@ -6,7 +6,9 @@ use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::DType;
 use tpusim_isa::topology::Topology;
 use tpusim_sim::network::Cluster;
-use tpusim_workloads::llm::{Keep, MeshRequest, Mlp, Model, Norm, Options, Remat, check_batch, train_step};
+use tpusim_workloads::llm::{
+    Keep, MeshRequest, Mlp, Model, Options, Products, Remat, Routing, check_batch, train_step,
+};
 
 use super::rows::Row;
 
@@ -65,12 +67,12 @@ pub fn case(row: &Row, origin: &Row) -> Result<Case, String> {
     if !config.kind().starts_with("train step") {
         return Err(format!("no plain training step: {}", config.kind()));
     }
-    precision(&config)?;
+    let products = products(&config)?;
     let model = model(&config)?;
     let chip = ChipSpec::load(chip_name(&row.chip)).map_err(|e| e.to_string())?;
     let cluster = cluster(&chip, origin)?;
     let mut notes = Vec::new();
-    let mut options = Options { attention_block: None, ..Options::default() };
+    let mut options = Options { products, attention_block: None, ..Options::default() };
     options.seq = match config.whole(&["seq", "max_target_length"]) {
         Some(n) => n,
         None if config.is_maxtext() => 2048,
@@ -87,6 +89,9 @@ pub fn case(row: &Row, origin: &Row) -> Result<Case, String> {
     if config.whole(&["ici_fsdp_transpose_parallelism"]).is_some_and(|n| n != 1) {
         notes.push("fsdp_transpose as fsdp".into());
     }
+    if model.experts.is_some() {
+        options.routing = routing(&config, &model, &options, &mut notes);
+    }
     let case = Case { chip, cluster, model, options, notes };
     // Whatever the writer of steps refuses, with its words.
     train_step(&case.model, &case.options).map_err(|e| e.to_string())?;
@@ -101,11 +106,12 @@ pub fn chip_name(name: &str) -> &str {
     }
 }
 
-fn precision(c: &Config<'_>) -> Result<(), String> {
+fn products(c: &Config<'_>) -> Result<Products, String> {
     let types = [c.text("quantization"), c.0.get("dtype").and_then(Value::as_str).map(str::to_lowercase)];
-    match types.into_iter().flatten().find(|t| !t.is_empty() && t != "bf16" && t != "bfloat16") {
-        Some(t) => Err(format!("products in {t}: only steps in bf16 are written")),
-        None => Ok(()),
+    match types.into_iter().flatten().find(|t| !t.is_empty() && t != "bf16" && t != "bfloat16").as_deref() {
+        None => Ok(Products::Plain),
+        Some("fp8_full" | "fp8") => Ok(Products::Fp8),
+        Some(t) => Err(format!("products in {t}")),
     }
 }
 
@@ -151,8 +157,6 @@ fn model(c: &Config<'_>) -> Result<Model, String> {
             *slot = size(dims, key).unwrap_or(*slot);
         }
     }
-    // MaxText's GPT-3 has learned positions for 2048 tokens, as here.
-    debug_assert!(model.norm != Norm::Layer || model.rope_base.is_none());
     Ok(model)
 }
 
@@ -247,6 +251,20 @@ fn batch(c: &Config<'_>, devices: i64, seq: i64) -> Result<i64, String> {
     all.map(|n| n as i64).ok_or("the batch is not stated".into())
 }
 
+/// Tokens that experts drop beyond a capacity, else an even share for each, which random routing is close to.
+fn routing(c: &Config<'_>, model: &Model, o: &Options, notes: &mut Vec<String>) -> Routing {
+    if let Some(factor) = c.number(&["capacity_factor", "capacity"]).filter(|f| *f > 0.0) {
+        return Routing::Capacity(factor);
+    }
+    let even = Options { routing: Routing::Balanced, ..*o };
+    if train_step(model, &even).is_ok() {
+        notes.push("every expert has its even share of tokens".into());
+        return Routing::Balanced;
+    }
+    notes.push("experts have room for their even share of tokens".into());
+    Routing::Capacity(1.0)
+}
+
 /// What layers keep, in the words of MaxText and AXLearn.
 fn remat(c: &Config<'_>, notes: &mut Vec<String>) -> Result<Remat, String> {
     let stated = c.text("remat_policy").or(c.text("remat"));
@@ -279,9 +297,14 @@ fn remat(c: &Config<'_>, notes: &mut Vec<String>) -> Result<Remat, String> {
         let named = policy.contains(&format!("{name}=")) || policy.contains(&format!("{name} "));
         c.text(name).filter(|v| v != "remat").or(named.then(|| "offload".to_owned()))
     };
-    let names = ["query_proj", "key_proj", "value_proj", "qkv_proj", "context", "out_proj", "mlpwi", "mlpwi_0", "mlpwi_1"];
-    let host: Vec<&str> =
-        names.iter().chain(&["decoder_layer_input"]).filter(|n| kept(n).is_some_and(|v| v == "offload")).copied().collect();
+    let names =
+        ["query_proj", "key_proj", "value_proj", "qkv_proj", "context", "out_proj", "mlpwi", "mlpwi_0", "mlpwi_1"];
+    let host: Vec<&str> = names
+        .iter()
+        .chain(&["decoder_layer_input"])
+        .filter(|n| kept(n).is_some_and(|v| v == "offload"))
+        .copied()
+        .collect();
     if !host.is_empty() {
         offloaded(notes, &host.join(", "));
     }

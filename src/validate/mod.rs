@@ -8,11 +8,10 @@ use tpusim_driver::{DriverError, Mode, PodExecutable};
 use tpusim_sim::RunOptions;
 use tpusim_sim::pod::PodOptions;
 use tpusim_traces::pod::PodReport;
-use tpusim_traces::training::Training;
 use tpusim_traces::units::memory;
 use tpusim_workloads::llm::train_step;
 
-use crate::model::roomy;
+use crate::model::{roomy, training};
 use crate::parallel;
 use config::Case;
 use rows::Row;
@@ -128,27 +127,12 @@ fn run_all(cases: &[Case], threads: usize) -> Vec<Result<PodReport, String>> {
 }
 
 fn run(case: &Case) -> Result<PodReport, DriverError> {
-    let module = train_step(&case.model, &case.options)
-        .map_err(|e| DriverError::Partition(e.to_string()))?;
+    let module = train_step(&case.model, &case.options).map_err(|e| DriverError::Partition(e.to_string()))?;
     let pod = PodExecutable::new(&module, &roomy(&case.chip), &case.cluster)?;
     let options = PodOptions { run: RunOptions { threads: 1, ..RunOptions::default() }, ..PodOptions::default() };
     let run = pod.run(Mode::Time, &[], &options)?;
     let report = PodReport::new(&pod.program, &case.chip, &case.cluster, &run.profile, "time");
-    Ok(report.trains(training(case), &case.chip))
-}
-
-fn training(case: &Case) -> Training {
-    let o = &case.options;
-    let flops = case.model.useful_flops(o.batch, o.seq);
-    Training {
-        model: case.model.name.to_owned(),
-        mesh: o.mesh.to_string(),
-        batch: o.batch,
-        seq: o.seq,
-        dtype: o.dtype,
-        weight_flops: flops.weights,
-        attention_flops: flops.attention,
-    }
+    Ok(report.trains(training(&case.model, &case.options), &case.chip))
 }
 
 fn compare(row: &Row, origin: &Row, case: &Case, report: &PodReport) -> Compared {

@@ -123,7 +123,7 @@ impl PodReport {
     /// The report of a run.
     pub fn new(program: &Program, chip: &ChipSpec, cluster: &Cluster, p: &PodProfile, mode: &str) -> PodReport {
         let none = DeviceProfile::default();
-        let slowest = p.devices.iter().reduce(|a, b| if b.end > a.end { b } else { a }).unwrap_or(&none);
+        let slowest = slowest(p).unwrap_or(&none);
         let time_s = p.end.seconds();
         let (mut mxu_s, mut vector_s, mut flops_device, mut ideal) = (0.0, 0.0, 0.0, 0.0);
         let mut ops = Vec::new();
@@ -138,7 +138,7 @@ impl PodReport {
         ops.sort_by(|a, b| b.time_s.total_cmp(&a.time_s));
         let mut transfers = Vec::new();
         for (info, &(runs, time, exposed)) in
-            program.transfers.iter().zip(&slowest.transfer_totals).filter(|(_, t)| t.0 > 0)
+            program.transfers.iter().zip(&slowest.transfer_totals).filter(|(i, t)| t.0 > 0 && i.queue == 0)
         {
             transfers.push(PodTransfer {
                 name: info.name.clone(),
@@ -316,6 +316,11 @@ impl PodReport {
         let o = longest(true);
         format!("- {} of the time is products at {reached} of the MXUs' peak, longest `{o}`.\n", share(self.mxu_s))
     }
+}
+
+/// The device that ends last, of several the first.
+pub(crate) fn slowest(p: &PodProfile) -> Option<&DeviceProfile> {
+    p.devices.iter().reduce(|a, b| if b.end > a.end { b } else { a })
 }
 
 /// Bytes of the arrays that stay, parameters and results where they share memory once, and of constants.

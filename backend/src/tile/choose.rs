@@ -33,7 +33,7 @@ pub fn vector_tilings(k: &VectorKernel, chip: &ChipSpec) -> Vec<Tiling> {
             c
         } else {
             let fit = (want / group / 128 * 128).max(128);
-            fit.min(4096.max(fit.min(8192))).min(c)
+            balanced(c, fit.min(4096.max(fit.min(8192))), 128)
         };
         // A transpose works on 128 x 128 tiles: blocks of whole ones in both directions.
         let crossed = scratch > 0;
@@ -41,7 +41,7 @@ pub fn vector_tilings(k: &VectorKernel, chip: &ChipSpec) -> Vec<Tiling> {
         let fit_rows = (want / padded_cols(cols)).max(if crossed { 128 } else { 1 });
         let group = if crossed { group.max(128) } else { group };
         let mut rows = if fit_rows >= r { r } else { (fit_rows / group * group).max(group).min(r) };
-        if reduced != 0 && k.dims[n - 2] > rows {
+        if r > rows {
             rows = balanced(r, rows, group);
         }
         let row_reduced = n >= 3 && reduced >> (n - 3) & 1 == 1;

@@ -75,7 +75,7 @@ fn lives(g: &Graph, plan: &Plan, wanted: &[NodeId]) -> Lives {
         if let Step::Kernel(f) = s
             && let Some(operand) = f.updates
         {
-            shares[operand.ix()] = Some(f.root);
+            shares[operand.ix()] = Some(f.root());
         }
         if let Step::Special(s) = s
             && let NodeOp::Special(what) = &g.node(s.node).op

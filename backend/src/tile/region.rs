@@ -88,7 +88,7 @@ impl Uses {
             s.reads(g).iter().for_each(|n| _ = u.reads[n.ix()].insert(i));
             s.writes().iter().for_each(|n| _ = u.writes[n.ix()].insert(i));
             match s {
-                Step::Kernel(f) => u.before.extend(f.updates.map(|o| (f.root, o))),
+                Step::Kernel(f) => u.before.extend(f.updates.map(|o| (f.root(), o))),
                 Step::Special(s) => {
                     let node = g.node(s.node);
                     let NodeOp::Special(what) = &node.op else { continue };
@@ -125,9 +125,9 @@ impl Uses {
     }
 }
 
-/// Whether a kernel that writes its result over `old` reads every element of `old` just where it writes it.
-fn elementwise(f: &Fusion, old: NodeId) -> bool {
-    let [(_, store)] = &f.stores[..] else { return false };
+/// Whether a kernel that writes `out` over `old` reads every element of `old` just where it writes it.
+fn elementwise(f: &Fusion, out: NodeId, old: NodeId) -> bool {
+    let Some((_, store)) = f.stores.iter().find(|(_, s)| s.buffer == out.ix()) else { return false };
     let covered = f.dims.iter().zip(&store.strides).all(|(d, s)| *d == 1 || *s != 0);
     let exact = f.nodes.iter().all(|n| match &n.kind {
         Kind::Load(a) if a.buffer == old.ix() => *a == Access { buffer: old.ix(), ..store.clone() },
@@ -142,7 +142,8 @@ fn elementwise(f: &Fusion, old: NodeId) -> bool {
 fn sink(g: &Graph, plan: &mut Plan, old: NodeId, out: NodeId) {
     let uses = Uses::of(g, plan);
     let (Some(read), Some(from)) = (uses.last_read(old), uses.first_write(out)) else { return };
-    let alone = uses.writes[out.ix()].len() == 1 && matches!(&plan.steps[from], Step::Kernel(f) if f.root == out);
+    let alone =
+        uses.writes[out.ix()].len() == 1 && matches!(&plan.steps[from], Step::Kernel(f) if f.roots.contains(&out));
     if read <= from || !alone || uses.before.contains_key(&out) {
         return;
     }
@@ -218,6 +219,7 @@ fn over(plan: &mut Plan, uses: &Uses, old: NodeId, out: NodeId) -> bool {
         return false;
     }
     let Some(Step::Kernel(f)) = plan.steps.get_mut(first) else { return false };
-    f.in_place = f.root == out && elementwise(f, old);
-    f.in_place
+    let fits = elementwise(f, out, old);
+    f.in_place |= fits;
+    fits
 }

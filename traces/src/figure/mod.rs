@@ -7,6 +7,8 @@
 
 mod axes;
 mod correlation;
+mod links;
+mod pod;
 mod roofline;
 mod scaling;
 mod utilization;
@@ -25,6 +27,8 @@ use plotters::style::{Color, FontDesc, FontFamily, FontStyle, FontTransform, RGB
 use crate::atomic::{self, WriteError};
 
 pub use correlation::{Correlation, correlation};
+pub use links::links;
+pub use pod::pod;
 pub use roofline::roofline;
 pub use scaling::{ScalePoint, scaling};
 pub use utilization::utilization;

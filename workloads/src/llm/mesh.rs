@@ -10,19 +10,22 @@ pub enum Axis {
     Data,
     /// Parts of the batch whose devices also share weights and optimizer state.
     Fsdp,
+    /// Parts of the batch whose devices also share experts: each has all rows of some.
+    Expert,
     /// Parts of heads, hidden channels and vocabulary.
     Tensor,
 }
 
 impl Axis {
     /// Every axis, the outermost first.
-    pub const ALL: [Axis; 3] = [Axis::Data, Axis::Fsdp, Axis::Tensor];
+    pub const ALL: [Axis; 4] = [Axis::Data, Axis::Fsdp, Axis::Expert, Axis::Tensor];
 
     /// Name on the command line and in programs.
     pub fn name(self) -> &'static str {
         match self {
             Axis::Data => "data",
             Axis::Fsdp => "fsdp",
+            Axis::Expert => "expert",
             Axis::Tensor => "tensor",
         }
     }
@@ -35,6 +38,8 @@ pub struct Mesh {
     pub data: i64,
     /// Size of [`Axis::Fsdp`].
     pub fsdp: i64,
+    /// Size of [`Axis::Expert`].
+    pub expert: i64,
     /// Size of [`Axis::Tensor`].
     pub tensor: i64,
 }
@@ -43,15 +48,15 @@ pub struct Mesh {
 pub(super) type Cut = Vec<Vec<Axis>>;
 
 /// The dimension that runs over the batch.
-pub(super) const BATCH: &[Axis] = &[Axis::Data, Axis::Fsdp];
+pub(super) const BATCH: &[Axis] = &[Axis::Data, Axis::Fsdp, Axis::Expert];
 
 impl Mesh {
     /// One device.
-    pub const ONE: Mesh = Mesh { data: 1, fsdp: 1, tensor: 1 };
+    pub const ONE: Mesh = Mesh { data: 1, fsdp: 1, expert: 1, tensor: 1 };
 
     /// Number of devices, saturating.
     pub fn devices(&self) -> i64 {
-        self.data.saturating_mul(self.fsdp).saturating_mul(self.tensor)
+        self.parts(&Axis::ALL)
     }
 
     /// Size of an axis.
@@ -59,6 +64,7 @@ impl Mesh {
         match axis {
             Axis::Data => self.data,
             Axis::Fsdp => self.fsdp,
+            Axis::Expert => self.expert,
             Axis::Tensor => self.tensor,
         }
     }
@@ -73,6 +79,7 @@ impl Mesh {
         match axis {
             Axis::Data => &mut self.data,
             Axis::Fsdp => &mut self.fsdp,
+            Axis::Expert => &mut self.expert,
             Axis::Tensor => &mut self.tensor,
         }
     }
@@ -82,7 +89,9 @@ impl Mesh {
         if self.devices() == 1 {
             return;
         }
-        let axes = Axis::ALL.map(|a| format!("\"{}\"={}", a.name(), self.size(a)));
+        // Dense models have no axis of experts.
+        let named = Axis::ALL.iter().filter(|a| **a != Axis::Expert || self.expert > 1);
+        let axes: Vec<String> = named.map(|a| format!("\"{}\"={}", a.name(), self.size(*a))).collect();
         m.mesh("mesh", Attr::Opaque(format!("sdy.mesh<[{}]>", axes.join(", "))));
         m.attr("mhlo.num_partitions", Attr::Int(self.devices(), Type::Scalar(DType::I32)));
         m.attr("mhlo.num_replicas", Attr::Int(1, Type::Scalar(DType::I32)));

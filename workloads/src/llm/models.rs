@@ -140,6 +140,19 @@ const GEMMA: Model = Model {
     ..QWEN3
 };
 
+const GPT_OSS: Model = Model {
+    d: 2880,
+    ff: 2880,
+    heads: 64,
+    dim: 64,
+    vocab: 201_088,
+    epsilon: 1e-5,
+    qk_norm: false,
+    rope_base: Some(1.5e5),
+    context: 131_072,
+    ..QWEN3
+};
+
 /// Models by name.
 #[rustfmt::skip]
 pub static MODELS: &[Model] = &[
@@ -153,6 +166,10 @@ pub static MODELS: &[Model] = &[
     Model { name: "llama2-7b", source: "huggingface.co/meta-llama/Llama-2-7b-hf config.json", layers: 32, d: 4096, ff: 11_008, heads: 32, kv_heads: 32, ..LLAMA2 },
     Model { name: "llama2-70b", source: "huggingface.co/meta-llama/Llama-2-70b-hf config.json", layers: 80, d: 8192, ff: 28_672, heads: 64, ..LLAMA2 },
     Model { name: "llama3-8b", source: "huggingface.co/meta-llama/Meta-Llama-3-8B config.json", layers: 32, d: 4096, ff: 14_336, heads: 32, context: 8192, ..LLAMA31 },
+    Model {
+        name: "qwen3-30b-a3b", source: "huggingface.co/Qwen/Qwen3-30B-A3B config.json", layers: 48, d: 2048, ff: 6144, heads: 32, kv_heads: 4,
+        experts: Some(Experts { count: 128, active: 8, shared: 0, ff: 768, dense_layers: 0 }), ..QWEN3
+    },
     Model { name: "llama3.1-8b", source: "huggingface.co/meta-llama/Llama-3.1-8B config.json", layers: 32, d: 4096, ff: 14_336, heads: 32, ..LLAMA31 },
     Model { name: "llama3.1-70b", source: "huggingface.co/meta-llama/Llama-3.1-70B config.json", layers: 80, d: 8192, ff: 28_672, heads: 64, ..LLAMA31 },
     Model { name: "llama3.1-405b", source: "huggingface.co/meta-llama/Llama-3.1-405B config.json", layers: 126, d: 16_384, ff: 53_248, heads: 128, ..LLAMA31 },
@@ -176,6 +193,14 @@ pub static MODELS: &[Model] = &[
         experts: Some(Experts { count: 8, active: 2, shared: 0, ff: 14_336, dense_layers: 0 }), ..QWEN3
     },
     Model {
+        name: "gpt-oss-20b", source: "huggingface.co/openai/gpt-oss-20b config.json, without sinks, windows and biases", layers: 24,
+        experts: Some(Experts { count: 32, active: 4, shared: 0, ff: 2880, dense_layers: 0 }), ..GPT_OSS
+    },
+    Model {
+        name: "gpt-oss-120b", source: "huggingface.co/openai/gpt-oss-120b config.json, without sinks, windows and biases", layers: 36,
+        experts: Some(Experts { count: 128, active: 4, shared: 0, ff: 2880, dense_layers: 0 }), ..GPT_OSS
+    },
+    Model {
         name: "deepseek-v3", source: "huggingface.co/deepseek-ai/DeepSeek-V3 config.json", layers: 61, d: 7168, ff: 18_432, heads: 128,
         kv_heads: 128, vocab: 129_280, qk_norm: false, rope_base: Some(1e4), context: 163_840,
         experts: Some(Experts { count: 256, active: 8, shared: 1, ff: 2048, dense_layers: 3 }),
@@ -192,6 +217,7 @@ pub(super) const NAMES: &[&str] = &[
     "llama2-7b",
     "llama2-70b",
     "llama3-8b",
+    "qwen3-30b-a3b",
     "llama3.1-8b",
     "llama3.1-70b",
     "llama3.1-405b",
@@ -200,6 +226,8 @@ pub(super) const NAMES: &[&str] = &[
     "gemma-7b",
     "gpt3-175b",
     "mixtral-8x7b",
+    "gpt-oss-20b",
+    "gpt-oss-120b",
     "deepseek-v3",
 ];
 
@@ -231,6 +259,16 @@ impl Model {
     /// The model called `name`.
     pub fn find(name: &str) -> Option<&'static Model> {
         MODELS.iter().find(|m| m.name == name)
+    }
+
+    /// Sizes of a head's key and of its value.
+    pub(super) fn head(&self) -> (i64, i64) {
+        self.latent.map_or((self.dim, self.dim), |l| (l.nope.saturating_add(l.rope), l.value))
+    }
+
+    /// Channels of a head that rotate with the position.
+    pub(super) fn rotated(&self) -> i64 {
+        self.latent.map_or(self.dim, |l| l.rope)
     }
 
     /// Weights of a layer's attention.
@@ -271,8 +309,7 @@ impl Model {
     pub fn useful_flops(&self, batch: i64, seq: i64) -> UsefulFlops {
         let tokens = i128::from(batch) * i128::from(seq);
         let n = self.layers * self.attention_weights() + self.mlp_weights(true) + self.vocab * self.d;
-        // Keys and values of latent attention differ in size.
-        let (key, value) = self.latent.map_or((self.dim, self.dim), |l| (l.nope + l.rope, l.value));
+        let (key, value) = self.head();
         let pairs = 6 * i128::from(self.layers) * i128::from(self.heads) * i128::from(key + value) * i128::from(seq);
         let flops = |v: i128| u64::try_from(v).unwrap_or(u64::MAX);
         UsefulFlops { weights: flops(6 * i128::from(n) * tokens), attention: flops(pairs * tokens) }
@@ -293,7 +330,10 @@ mod tests {
     // Oracle: the counts of parameters that the models are published with, in billions.
     #[test]
     fn parameters_are_those_published() {
-        let published = [0.6, 8.2, 32.8, 235.0, 6.74, 69.0, 8.03, 8.0, 70.6, 405.0, 7.24, 2.51, 8.54, 175.0, 46.7, 671.0];
+        let published = [
+            0.6, 8.2, 32.8, 235.0, 6.74, 69.0, 8.03, 30.5, 8.0, 70.6, 405.0, 7.24, 2.51, 8.54, 175.0, 46.7, 20.9,
+            116.8, 671.0,
+        ];
         for (m, want) in MODELS.iter().zip(published) {
             let found = m.parameters() as f64 / 1e9;
             assert!((found - want).abs() < 0.012 * want, "{}: {found} for {want}", m.name);

@@ -4,7 +4,7 @@ use tpusim_backend::hlo::{Module, Verified};
 use tpusim_isa::num::DType;
 
 use super::models::NAMES;
-use super::{Keep, Model, Optimizer, Options, Remat, train_step};
+use super::{Experts, Keep, Model, Optimizer, Options, Products, Remat, Routing, train_step};
 use crate::{ParamSpec, ParamValue, Params, Workload, WorkloadError};
 
 const fn auto(name: &'static str, about: &'static str) -> ParamSpec {
@@ -29,6 +29,19 @@ pub(crate) const WORKLOAD: Workload = Workload {
         auto("kv_heads", "key and value heads; divides heads"),
         auto("dim", "size of a head, even"),
         auto("vocab", "tokens there are"),
+        auto("experts", "experts of a layer that has some"),
+        auto("active", "experts that each token visits"),
+        auto("expert_ff", "hidden width of an expert"),
+        ParamSpec {
+            name: "routing",
+            default: ParamValue::Choice("capacity", &["capacity", "balanced"]),
+            about: "which experts tokens visit: the best, up to the capacity of each, or each as many",
+        },
+        ParamSpec {
+            name: "capacity",
+            default: ParamValue::Size(125),
+            about: "rows that an expert takes, in percent of its fair share; what is beyond is dropped",
+        },
         auto("attention_block", "positions of a block of attention; divides seq"),
         ParamSpec {
             name: "remat",
@@ -41,6 +54,11 @@ pub(crate) const WORKLOAD: Workload = Workload {
             about: "how weights follow gradients",
         },
         float("dtype", DType::BF16, "type of activations and products"),
+        ParamSpec {
+            name: "products",
+            default: ParamValue::Choice("plain", &["plain", "fp8"]),
+            about: "operands of products: of the type of activations, or rounded to eight bits",
+        },
         float("weights", DType::BF16, "type weights are held in; f32 for master weights"),
         float("state", DType::F32, "type of the optimizer's moments"),
         ParamSpec {
@@ -70,8 +88,18 @@ fn settings(p: &Params) -> Result<(Model, Options), WorkloadError> {
     let Some(model) = Model::find(chosen) else {
         return Err(WorkloadError::Combination(format!("no shapes of model `{chosen}`")));
     };
+    let layers = p.size_or("layers", model.layers);
+    let experts = model.experts.map(|e| Experts {
+        count: p.size_or("experts", e.count),
+        active: p.size_or("active", e.active),
+        ff: p.size_or("expert_ff", e.ff),
+        // Of few layers, at least one has experts.
+        dense_layers: e.dense_layers.min(layers.saturating_sub(1)),
+        ..e
+    });
     let model = Model {
-        layers: p.size_or("layers", model.layers),
+        layers,
+        experts,
         d: p.size_or("d", model.d),
         ff: p.size_or("ff", model.ff),
         heads: p.size_or("heads", model.heads),
@@ -96,6 +124,11 @@ fn settings(p: &Params) -> Result<(Model, Options), WorkloadError> {
         weights: p.float("weights"),
         state: p.float("state"),
         microbatches: p.size("microbatches"),
+        products: if p.choice("products") == "fp8" { Products::Fp8 } else { Products::Plain },
+        routing: match p.choice("routing") {
+            "balanced" => Routing::Balanced,
+            _ => Routing::Capacity(p.size("capacity") as f64 / 100.0),
+        },
         attention_block: Some(p.size_or("attention_block", 0)).filter(|n| *n > 0),
         ..Options::default()
     };

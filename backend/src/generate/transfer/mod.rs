@@ -4,15 +4,18 @@
 //! kernels that combine what has arrived. Nobody sends before the receiver has said that it is ready, since the same memory may be
 //! in use there for something else.
 //!
-//! - All-gather and reduce-scatter go round a ring in the order of the group (`ring`): every step moves one part to the next device, so
-//!   that a ring of `n` moves `n - 1` parts over each link, the least there is. Gathers go both ways round at once.
-//! - All-reduce is a reduce-scatter and an all-gather. What is too small to be cut, or left over, is sent to everybody and combined there
-//!   (`direct`), which takes one step instead of many.
+//! - All-gather and reduce-scatter go along the axes of the network that a group extends along, one after the other (`gather`,
+//!   `scatter`), both ways round each. The data is shared out between *strands* (`share`) that take the axes in different orders, so
+//!   that the links of all axes are in use at once, and that work is done for one while another's messages are on their way.
+//! - All-reduce is a reduce-scatter and an all-gather. What is too small to be cut, or left over, is sent to everybody on a line and
+//!   combined there (`direct`), which takes one step instead of many.
 //! - All-to-all and permutations are sent straight; the network finds the way.
 
 mod code;
 mod direct;
-mod ring;
+mod gather;
+mod scatter;
+mod share;
 
 use tpusim_isa::num::DType;
 use tpusim_isa::pod::{Groups, Peer, SendDesc, Table, TransferInfo};
@@ -26,6 +29,9 @@ use crate::tile::fuse::{SpecialStep, Step};
 use crate::tile::overlap::BEHIND;
 
 use code::Control;
+use gather::Own;
+use scatter::room;
+use share::{Strand, strands};
 
 /// All-reduces of at most this many bytes are sent to everybody: two steps of latency cost more than a few small messages.
 const SMALL: u64 = 16 << 10;
@@ -53,10 +59,10 @@ impl Cut {
     }
 }
 
-/// How the elements of an all-reduce are shared out: those that go round the ring, and those that everybody sends to everybody.
-fn shares(c: &Collective, elements: u64, bytes: u64) -> (u64, u64) {
+/// How the elements of an all-reduce are shared out: those that go round the rings, and those that everybody sends to everybody.
+fn halves(c: &Collective, elements: u64, bytes: u64) -> (u64, u64) {
     let n = c.size();
-    if elements * bytes <= SMALL && n <= FEW {
+    if elements * bytes <= SMALL && c.rings.iter().all(|r| r.size <= FEW) {
         return (0, elements);
     }
     (elements / n * n, elements % n)
@@ -67,11 +73,17 @@ pub(crate) fn work(g: &Graph, node: NodeId, c: &Collective) -> u64 {
     let Some(x) = g.node(node).args.first().map(|a| g.node(*a)) else { return 0 };
     let (bytes, n) = (x.dtype.bytes() as u64, c.size());
     match &c.exchange {
-        // Two parts on their way in and one on its way out.
-        Exchange::ReduceScatter { .. } => 3 * x.bytes().div_ceil(n),
+        Exchange::ReduceScatter { dim, .. } => {
+            let cut = Cut::new(&x.dims, *dim, n, bytes);
+            strands(cut, bytes, &c.rings).iter().map(|s| room(cut, s, &c.rings)).sum()
+        }
         Exchange::AllReduce { .. } => {
-            let (whole, rest) = shares(c, x.elements(), bytes);
-            3 * (whole / n) * bytes + n * rest * bytes
+            let (whole, rest) = halves(c, x.elements(), bytes);
+            let longest = c.rings.iter().map(|r| r.size).max().unwrap_or(n);
+            let cut = Cut { rows: 1, parts: n, run: whole / n * bytes };
+            let rooms = |s: &Strand| room(cut, s, &c.rings);
+            let rings = if whole > 0 { strands(cut, bytes, &c.rings).iter().map(rooms).sum() } else { 0 };
+            rings + (longest + 1) * rest * bytes
         }
         _ => 0,
     }
@@ -206,23 +218,45 @@ impl Generator<'_> {
         match &c.exchange {
             Exchange::AllGather { dim } => {
                 let cut = Cut::new(ends.dims, *dim, n, bytes);
-                k.all_gather(cut, ends.from, ends.to);
+                k.greet();
+                k.beside(strands(cut, 1, &c.rings), |k, s| {
+                    let own = Own { at: ends.from + (s.share.row * cut.run + s.share.at) as i64, row: cut.run };
+                    k.gather(cut, s, own, ends.to);
+                    Ok(())
+                })?;
             }
             Exchange::ReduceScatter { dim, how } => {
                 let cut = Cut::new(&ends.x.dims, *dim, n, bytes);
-                k.reduce_scatter(cut, ends.x.dtype, *how, ends.from, ends.to, ends.work)?;
+                let mut work = ends.work;
+                k.beside(strands(cut, bytes, &c.rings), |k, s| {
+                    let room = room(cut, s, &c.rings) as i64;
+                    let place = ends.to + (s.share.row * cut.run + s.share.at) as i64;
+                    let dense = s.share.dense(cut);
+                    let to = if dense { place } else { work + room - s.share.bytes() as i64 };
+                    k.scatter(cut, s, (ends.x.dtype, *how), ends.from, to, work)?;
+                    if !dense {
+                        k.unpack(s.share, cut.run, to, place);
+                    }
+                    work += room;
+                    Ok(())
+                })?;
             }
             Exchange::AllReduce { how } => {
-                let (whole, rest) = shares(c, ends.x.elements(), bytes);
+                let (whole, rest) = halves(c, ends.x.elements(), bytes);
                 let done = (whole * bytes) as i64;
+                let mut work = ends.work;
                 if whole > 0 {
                     let cut = Cut { rows: 1, parts: n, run: whole / n * bytes };
-                    let sum = ends.work + 2 * cut.part() as i64;
-                    k.reduce_scatter(cut, ends.x.dtype, *how, ends.from, sum, ends.work)?;
-                    k.all_gather(cut, sum, ends.to);
+                    k.beside(strands(cut, bytes, &c.rings), |k, s| {
+                        let room = room(cut, s, &c.rings) as i64;
+                        let sum = work + room - s.share.bytes() as i64;
+                        k.scatter(cut, s, (ends.x.dtype, *how), ends.from, sum, work)?;
+                        k.gather(cut, s, Own { at: sum, row: s.share.run }, ends.to);
+                        work += room;
+                        Ok(())
+                    })?;
                 }
                 if rest > 0 {
-                    let work = ends.work + (3 * (whole / n) * bytes) as i64;
                     k.combine_all(rest, ends.x.dtype, *how, ends.from + done, ends.to + done, work)?;
                 }
             }

@@ -1,6 +1,6 @@
 //! Communication between devices.
 
-use super::super::{Collective, Exchange, NodeId, NodeOp, Special};
+use super::super::{Collective, Exchange, NodeId, NodeOp, Ring, Special};
 use super::contract::reducer;
 use super::*;
 use crate::eval::Grid;
@@ -121,7 +121,8 @@ impl Builder<'_> {
             }
             _ => op.attrs.text("mesh_axes").unwrap_or("").to_owned(),
         };
-        let what = Collective { exchange, groups, devices: grid.devices() as u32, axes };
+        let rings = vec![Ring::whole(n as u64)];
+        let what = Collective { exchange, groups, devices: grid.devices() as u32, axes, rings };
         // Two collectives that look the same are still two.
         let node = NodeId(self.graph.nodes.len() as u32);
         self.graph.nodes.push(Node {
