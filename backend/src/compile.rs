@@ -5,9 +5,10 @@ use tpusim_isa::placement::Placement;
 use tpusim_isa::program::Program;
 
 use crate::generate::{Generator, Scope};
-use crate::graph::{Graph, LowerError, from_module_with, place};
+use crate::graph::{Fused, Graph, GraphOptions, LowerError, from_module_with, place};
 use crate::hlo::{Module, Verified};
 use crate::lower::emit::EmitError;
+use crate::tile::donate::donate;
 use crate::tile::fuse::{MAX_NODES, Options, Plan, plan, plan_with};
 use crate::tile::kernel::Kernel;
 use crate::tile::memory;
@@ -77,8 +78,8 @@ pub fn compile_placed(
     attempts(module, chip, Some(placement)).map(|c| c.program)
 }
 
-/// As [`compile`], with the graph and the plan. Where a kernel fits no tiling, none are joined, then they write over
-/// nothing they read, then long contractions are padded to what blocks divide, then kernels are made smaller.
+/// As [`compile`], with the graph and the plan. Where a kernel fits no tiling, long contractions are padded to what
+/// blocks divide, then no kernels are joined, then they write over nothing they read, then they are made smaller.
 ///
 /// # Errors
 /// [`CompileError`], of the first attempt.
@@ -91,24 +92,47 @@ fn attempts(
     chip: &ChipSpec,
     placement: Option<&Placement>,
 ) -> Result<Compiled, CompileError> {
-    let attempt = |pad_contraction: bool, options: Options| {
-        let mut graph = from_module_with(module, pad_contraction)?;
+    let attempt = |pad_contraction: bool, attention: Fused<'_>, options: Options| {
+        let mut graph = from_module_with(module, GraphOptions { pad_contraction, attention })?;
         if let Some(p) = placement {
             place(&mut graph, p);
         }
-        let plan = plan_with(&graph, options);
+        let mut plan = plan_with(&graph, options);
+        donate(&graph, &mut plan);
         let (program, kernels) = generate(&graph, &plan, chip)?;
         Ok(Compiled { graph, plan, kernels, program })
     };
-    let first = attempt(false, Options::default());
-    if !matches!(first, Err(CompileError::Kernel { .. })) {
-        return first;
+    // What does not fit is tried again with less on its way between devices.
+    let hbm = *chip.hbm.usable_bytes_device;
+    let mut options = Options { in_flight: hbm / 64, ..Options::default() };
+    let mut attention = Fused::On(chip);
+    let mut first = attempt(false, attention, options);
+    for (pipeline, in_flight) in [(true, hbm / 256), (false, hbm / 256)] {
+        if let Err(CompileError::Hbm { .. }) = first {
+            options = Options { pipeline, in_flight, ..options };
+            first = attempt(false, attention, options);
+        }
     }
-    let apart = |max_nodes: usize| Options { max_nodes, in_place: false, join: false };
-    let single = Options { join: false, ..Options::default() };
-    let others =
-        [(false, single), (false, apart(MAX_NODES)), (true, apart(MAX_NODES)), (true, apart(16)), (true, apart(2))];
-    others.into_iter().find_map(|(pad, how)| attempt(pad, how).ok()).map_or(first, Ok)
+    let Err(CompileError::Kernel { name, .. }) = &first else { return first };
+    if name.starts_with("attention") {
+        attention = Fused::Never;
+        let plain = attempt(false, attention, options);
+        if !matches!(plain, Err(CompileError::Kernel { .. })) {
+            return plain;
+        }
+    }
+    let apart = |max_nodes: usize| Options { max_nodes, in_place: false, join: false, ..options };
+    let single = Options { join: false, ..options };
+    let others = [
+        (true, options),
+        (false, single),
+        (true, single),
+        (false, apart(MAX_NODES)),
+        (true, apart(MAX_NODES)),
+        (true, apart(16)),
+        (true, apart(2)),
+    ];
+    others.into_iter().find_map(|(pad, how)| attempt(pad, attention, how).ok()).map_or(first, Ok)
 }
 
 /// Compiles a flat graph.
@@ -130,7 +154,7 @@ fn generate(g: &Graph, plan: &Plan, chip: &ChipSpec) -> Result<(Program, Vec<Ker
     p.hbm_peak_bytes = mem.peak;
     let mut generator = Generator::new(chip, p);
     let scope = Scope { g, address: &mem.address, scratch: &mem.scratch };
-    let (body, ops) = generator.program(&scope, &plan.steps)?;
+    let (body, ops) = generator.program(&scope, plan)?;
     let (mut program, kernels) = generator.finish();
     program.body = body;
     // Steps of loops are several operations.

@@ -164,6 +164,18 @@ fn all_to_all_and_permute() {
     }
 }
 
+#[test]
+fn broadcast() {
+    for groups in [ALL, PAIRS, FOURS] {
+        for t in ["3x7xf32", "64x129xbf16", "5xi32"] {
+            let body = format!(
+                "    %0 = \"stablehlo.collective_broadcast\"(%arg0) <{{replica_groups = {groups}, channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>}}> : (tensor<{t}>) -> tensor<{t}>\n    return %0 : tensor<{t}>"
+            );
+            check(&module(&body, &format!("%arg0: tensor<{t}>"), &format!("tensor<{t}>")));
+        }
+    }
+}
+
 // Work before, between and after, and each device's own number.
 #[test]
 fn collectives_among_other_work() {

@@ -49,6 +49,8 @@ pub struct PodTransfer {
     pub time_s: f64,
     /// Seconds the device waited for it, of all runs.
     pub exposed_s: f64,
+    /// Whether it runs beside another iteration of its loop, so that its result has an array throughout.
+    pub pipelined: bool,
 }
 
 /// What the links in one direction did, over all chips.
@@ -148,6 +150,7 @@ impl PodReport {
                 bytes: info.bytes,
                 time_s: time.seconds(),
                 exposed_s: exposed.seconds(),
+                pipelined: info.queue > 0,
             });
         }
         transfers.sort_by(|a, b| b.exposed_s.total_cmp(&a.exposed_s));
@@ -242,6 +245,11 @@ impl PodReport {
                 seconds(self.hidden_s)
             ),
         );
+        let beside: Vec<u64> = self.transfers.iter().filter(|t| t.pipelined).map(|t| t.bytes).collect();
+        if !beside.is_empty() {
+            let bytes = si(beside.iter().sum::<u64>() as f64, "B");
+            line("pipelined", format!("{} transfers beside other iterations, with {bytes} of results", beside.len()));
+        }
         line("control", format!("{} ({})", seconds(self.control_s), share(self.control_s)));
         line(
             "HBM memory",

@@ -378,6 +378,12 @@ fn llama_step_is_the_gradient() {
 }
 
 #[test]
+fn step_with_one_operation_for_attention_is_the_gradient() {
+    check(&tiny("llama3.1-8b"), &Options { attention_block: Some(0), ..OPTIONS });
+    check(&tiny("qwen3-0.6b"), &Options { attention_block: Some(0), remat: Remat::Dots, ..OPTIONS });
+}
+
+#[test]
 fn gpt3_step_is_the_gradient() {
     check(&tiny("gpt3-175b"), &Options { remat: Remat::None, ..OPTIONS });
 }
@@ -453,7 +459,7 @@ fn policies_agree() {
                 assert_eq!(a.bytes(), b.bytes(), "{name} with {remat:?}");
             }
         }
-        for block in [16, 2] {
+        for block in [16, 2, 0] {
             let other = run(Options { attention_block: Some(block), ..OPTIONS });
             near(other.last().unwrap().to_f64()[0], full.last().unwrap().to_f64()[0], 1e-5, "loss");
         }
@@ -550,10 +556,12 @@ fn shardings_and_donation() {
 #[test]
 fn sharded_steps_print_and_parse() {
     let mesh = Mesh { fsdp: 2, tensor: 2, ..Mesh::ONE };
-    let module = train_step(&tiny("qwen3-0.6b"), &Options { mesh, ..OPTIONS }).unwrap();
-    let print = |m: &Module| m.to_text(true);
-    let again = tpusim_backend::front::parse_program(print(&module).as_bytes(), "train").unwrap();
-    assert_eq!(print(&again), print(&module));
+    for attention_block in [OPTIONS.attention_block, Some(0)] {
+        let module = train_step(&tiny("qwen3-0.6b"), &Options { mesh, attention_block, ..OPTIONS }).unwrap();
+        let print = |m: &Module| m.to_text(true);
+        let again = tpusim_backend::front::parse_program(print(&module).as_bytes(), "train").unwrap();
+        assert_eq!(print(&again), print(&module));
+    }
 }
 
 // Oracle: every model of the table has a program.

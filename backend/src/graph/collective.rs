@@ -33,6 +33,8 @@ pub enum Exchange {
         /// Dimension along which parts are joined.
         concat: usize,
     },
+    /// The array of the group's first device, everywhere.
+    Broadcast,
     /// Arrays move from the first device of each pair to the second; who gets none has zeros.
     Permute {
         /// Pairs of devices.

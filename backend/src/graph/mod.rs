@@ -4,6 +4,7 @@
 //! matrix products, and operations that only move data. What the code generator has no code for is an error here, with the
 //! operation's name and source line.
 
+mod attention;
 mod build;
 mod collective;
 mod expand;
@@ -17,9 +18,11 @@ use tpusim_isa::num::DType;
 use crate::hlo::Literal;
 use crate::lower::math::{Combine, MapOp};
 use crate::lower::sort::SortSpec;
+use crate::ops::attention::Attention;
 
+pub use attention::Fused;
 pub(crate) use build::elementwise;
-pub use build::{K_MULTIPLE, LowerError, from_module, from_module_with, register_bits};
+pub use build::{GraphOptions, K_MULTIPLE, LowerError, from_module, from_module_with, register_bits};
 pub use collective::{Collective, Exchange, place};
 pub use own::{last_heir, own_operands};
 pub use region::{Case, Region, While};
@@ -168,6 +171,8 @@ pub enum Special {
     Sort(SortSpec),
     /// Communication with other devices.
     Collective(Box<Collective>),
+    /// Attention, or its gradient.
+    Attention(Box<Attention>),
     /// A number of each device, by its own.
     DeviceNumber(Vec<i32>),
 }
@@ -180,6 +185,7 @@ impl Special {
             Special::Case(_)
             | Special::Gather(_)
             | Special::Sort(_)
+            | Special::Attention(_)
             | Special::Collective(_)
             | Special::DeviceNumber(_) => Vec::new(),
             Special::Scatter(s) => (0..s.arrays()).map(|k| (k, k)).collect(),

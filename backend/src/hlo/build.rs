@@ -92,6 +92,16 @@ impl ModuleBuilder {
         ModuleBuilder { module: Module { name: name.into(), ..Module::default() } }
     }
 
+    /// A builder that adds to `module`.
+    pub(crate) fn over(module: Module) -> Self {
+        ModuleBuilder { module }
+    }
+
+    /// The module as it is.
+    pub(crate) fn unchecked(self) -> Module {
+        self.module
+    }
+
     /// Sets an attribute of the module, such as `mhlo.num_partitions`.
     pub fn attr(&mut self, name: &str, attr: Attr) {
         self.module.attrs.set(name, attr);

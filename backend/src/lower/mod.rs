@@ -1,5 +1,6 @@
 //! Code generation: kernels as loop nests of scheduled vector code.
 
+pub mod attention;
 pub mod cells;
 pub mod dot;
 pub mod emit;

@@ -4,17 +4,18 @@
 
 use tpusim_isa::num::convert::encode_i64;
 
+use super::attention::{self, Attention};
 use super::linalg::lu;
 use super::region::{decode, encode};
 use super::sort::merge_sort;
-use super::{Arity, Eval, OpDef, Rule, Site, elementwise, lookup, rules, shape};
-use crate::eval::{Fault, Frame, Tensor, Value};
+use super::{Arity, Eval, OpDef, Rule, RuleError, Site, elementwise, lookup, shape};
+use crate::eval::{Fault, Frame, Tensor, Value, eval_module_with};
 use crate::hlo::{Attr, AttrList, Opcode, TensorType};
 
 const ANY: Arity = Arity::AtLeast(0);
 
 pub(super) static OPS: &[OpDef] =
-    &[OpDef::new(Opcode::CustomCall, ANY, Rule::Check(rules::any), Eval::Values(custom_call)).regions(ANY).quantized()];
+    &[OpDef::new(Opcode::CustomCall, ANY, Rule::Check(check), Eval::Values(custom_call)).regions(ANY).quantized()];
 
 type Run = for<'m> fn(&mut Frame<'m>, &Site<'m>, Vec<Value>) -> Result<Vec<Value>, Fault>;
 
@@ -34,7 +35,28 @@ static TARGETS: &[(&str, Run)] = &[
     ("mhlo.topk", mhlo_top_k),
     ("ApproxTopK", approx_top_k),
     ("LuDecomposition", lu_decomposition),
+    (attention::ATTENTION, attend),
+    (attention::GRADIENT, attend),
 ];
+
+/// What is known of a call of its own target is checked; nothing of any other.
+fn check(site: &Site<'_>) -> Result<(), RuleError> {
+    let own = Attention::of(site.op, &site.operand_types(), &site.result_types());
+    own.map_or(Ok(()), |a| a.map(|_| ()))
+}
+
+/// Attention, by what it stands for.
+fn attend<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> Result<Vec<Value>, Fault> {
+    let own = Attention::of(site.op, &site.operand_types(), &site.result_types());
+    let own = own.ok_or_else(|| Fault::invalid("is no attention"))??;
+    let module = own
+        .decomposition()
+        .map_err(|e| Fault::invalid(e.first().map_or_else(|| "has no meaning".to_owned(), ToString::to_string)))?;
+    let tensors: Option<Vec<Tensor>> = operands.iter().map(|v| v.tensor().cloned()).collect();
+    let tensors = tensors.ok_or_else(|| Fault::invalid("takes tensors"))?;
+    let results = eval_module_with(&module, &tensors, frame.options)?;
+    Ok(results.into_iter().map(Value::Tensor).collect())
+}
 
 fn custom_call<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> Result<Vec<Value>, Fault> {
     let target = site.op.attrs.text("call_target_name").unwrap_or_default();

@@ -9,6 +9,8 @@ mod math;
 mod region;
 mod rules;
 
+pub mod attention;
+mod attention_parts;
 mod binary;
 mod collective;
 mod compare;

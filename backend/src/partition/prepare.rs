@@ -4,6 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::PartitionError;
 use crate::hlo::{Attr, AttrList, Block, Func, IdVec, Module, Op, Opcode, ValueId};
+use crate::ops::attention::is_target;
 use crate::ops::{Eval, lookup};
 
 /// Makes constraints of the shardings of results and of the operands of manual computations.
@@ -190,7 +191,8 @@ fn sweep(b: &mut Block, used: &mut FxHashSet<ValueId>) {
 fn is_pure(op: &Op) -> bool {
     use Opcode::*;
     match op.opcode {
-        Return | CustomCall | Infeed | Outfeed | Send | Recv | RngBitGenerator | Rng | While | Case | If => false,
+        CustomCall => op.attrs.text("call_target_name").is_some_and(is_target),
+        Return | Infeed | Outfeed | Send | Recv | RngBitGenerator | Rng | While | Case | If => false,
         o => lookup(o).is_some_and(|d| !matches!(d.eval, Eval::Unsupported)) && !op.results.is_empty(),
     }
 }

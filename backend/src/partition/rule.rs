@@ -6,6 +6,7 @@
 
 use super::MAX_FACTORS;
 use crate::hlo::{Attr, Func, Op, Opcode, ReduceKind, TensorType, ValueId};
+use crate::ops::attention::is_target;
 
 /// What cutting a factor means for the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,6 +216,7 @@ pub(super) fn rule(func: &Func, op: &Op) -> Rule {
             r.link(&types, Kind::Reduce(ReduceKind::Sum), &[(0, l - 1), (1, 0)]);
         }
         Convolution => convolution(&mut r, &types, op),
+        CustomCall if a.text("call_target_name").is_some_and(is_target) => attention(&mut r, &types, n),
         Gather => super::gather::gather_rule(&mut r, &types, op),
         Scatter => super::gather::scatter_rule(&mut r, &types, func, op),
         Fft => {
@@ -266,6 +268,29 @@ pub(super) fn elementwise(opcode: Opcode) -> bool {
         | SdyReshard
         | SdyShardingConstraint => true,
         _ => chlo,
+    }
+}
+
+/// Attention and its gradient: sequences, and key heads with the query heads that share them.
+fn attention(r: &mut Rule, types: &[TensorType], operands: usize) {
+    let logs = 4;
+    let all: Vec<(usize, usize)> = (0..types.len()).map(|t| (t, 0)).collect();
+    r.link(types, Kind::Pass, &all);
+    let Some(&kv_heads) = types.get(1).and_then(|t| t.dims.get(2)).filter(|n| **n > 1) else { return };
+    let heads = types.first().and_then(|t| t.dims.get(2)).copied().unwrap_or(0);
+    r.factors.push(Factor { size: kv_heads, kind: Kind::Pass });
+    // Query heads of one key head may be apart where nothing is added up over them.
+    let mut own = vec![r.factors.len() - 1];
+    if operands == 3 && heads > kv_heads {
+        r.factors.push(Factor { size: heads / kv_heads, kind: Kind::Pass });
+        own.push(r.factors.len() - 1);
+    }
+    let keys = if operands == 3 { vec![1, 2] } else { vec![1, 2, operands + 1, operands + 2] };
+    for (t, dims) in r.tensors.iter_mut().enumerate() {
+        let d = if t == logs { 1 } else { 2 };
+        if let Some(slot) = dims.get_mut(d) {
+            *slot = if keys.contains(&t) { own[..1].to_vec() } else { own.clone() };
+        }
     }
 }
 

@@ -16,7 +16,7 @@ mod join;
 
 pub use dynamic::Decision;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 use tpusim_isa::num::DType;
@@ -93,11 +93,18 @@ pub struct Options {
     pub in_place: bool,
     /// Whether kernels that read the same arrays, or one what the other stores, are joined.
     pub join: bool,
+    /// Whether collectives of loop bodies may run beside other iterations, which takes memory.
+    pub pipeline: bool,
+    /// Bytes of HBM that other transfers may take beside other steps: so much of results, and of operands and scratch memory.
+    pub in_flight: u64,
 }
+
+/// Bytes in flight where nothing is known of the chip.
+const IN_FLIGHT: u64 = 256 << 20;
 
 impl Default for Options {
     fn default() -> Self {
-        Options { max_nodes: MAX_NODES, in_place: true, join: true }
+        Options { max_nodes: MAX_NODES, in_place: true, join: true, pipeline: true, in_flight: IN_FLIGHT }
     }
 }
 
@@ -168,6 +175,10 @@ impl Step {
 pub struct Plan {
     /// The steps.
     pub steps: Vec<Step>,
+    /// Bytes of HBM that transfers may take beside other steps.
+    pub in_flight: u64,
+    /// Results that lie in the arrays of donated parameters, and these.
+    pub donors: BTreeMap<NodeId, NodeId>,
 }
 
 struct Planner<'g> {
@@ -260,7 +271,8 @@ fn steps(mut p: Planner<'_>, wanted: &[NodeId]) -> Plan {
     if options.join {
         join::join(g, options, &mut steps, wanted);
     }
-    Plan { steps: super::overlap::hoist(g, steps) }
+    let in_flight = options.in_flight;
+    Plan { steps: super::overlap::hoist(g, steps, in_flight), in_flight, donors: BTreeMap::new() }
 }
 
 /// Whether `n` only makes its operand wider.

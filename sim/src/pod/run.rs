@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use tpusim_isa::chip::ChipSpec;
-use tpusim_isa::program::{Addr, FlowKind, Node, Program};
+use tpusim_isa::program::{Addr, FlowInfo, FlowKind, Node, Program};
 use tpusim_isa::time::{Cycles, Picos};
 use tpusim_isa::topology::{ChipId, DeviceId};
 
@@ -475,7 +475,8 @@ impl<'a, D: Data> Machine<'a> for View<'_, 'a, D> {
     }
 
     fn branch(&mut self, info: u32, branches: &'a [Vec<Node>]) -> Result<Option<u32>, FaultKind> {
-        if D::DATA {
+        let counted = |f: &FlowInfo| f.kind == FlowKind::Counted;
+        if D::DATA || self.pod.program.flows.get(info as usize).is_some_and(counted) {
             return Ok(None);
         }
         let given = &self.pod.opts.run.branches;

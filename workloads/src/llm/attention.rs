@@ -1,9 +1,10 @@
-//! Causal attention in blocks: a loop over pairs of a block of queries and a block of keys, with a running maximum and sum, so that no
+//! Causal attention: one operation, which chips have a kernel for, or in blocks: a loop over pairs of a block of queries and a block of keys, with a running maximum and sum, so that no
 //! array holds the scores of all pairs of positions. Blocks of keys behind their queries are never visited.
 //!
 //! Queries are `(batch, seq, heads, dim)`, keys and values `(batch, seq, kv_heads, dim)`; consecutive query heads share keys and values.
 
 use tpusim_backend::hlo::{DotDims, FuncBuilder, Literal, Opcode, ReduceKind, TensorType, ValueId};
+use tpusim_backend::ops::attention::Attention;
 use tpusim_isa::num::DType;
 
 use super::math;
@@ -20,7 +21,7 @@ pub(super) struct Sizes {
     /// Size of a head's query and key, and of its value.
     pub dim: i64,
     pub value: i64,
-    /// Positions of a block; divides `seq`.
+    /// Positions of a block; divides `seq`. 0 for attention as one operation.
     pub block: i64,
 }
 
@@ -34,9 +35,16 @@ impl Sizes {
         blocks.saturating_mul(blocks + 1) / 2
     }
 
-    /// Of one value for each row of queries: `(batch, kv_heads, seq * group)`.
+    /// Sizes of what holds one value for each row of queries: `(batch, kv_heads, seq * group)`, or `(batch, heads, seq)` for one operation.
     pub(super) fn rows(&self) -> [i64; 3] {
-        [self.batch, self.kv_heads, self.seq * self.group]
+        match self.block {
+            0 => [self.batch, self.kv_heads * self.group, self.seq],
+            _ => [self.batch, self.kv_heads, self.seq * self.group],
+        }
+    }
+
+    fn scale(&self) -> f64 {
+        1.0 / (self.dim as f64).sqrt()
     }
 
     /// First positions of each pair's queries and keys.
@@ -99,7 +107,7 @@ impl Sizes {
     ) -> ValueId {
         let (a, b) = if keys_first { (k, q) } else { (q, k) };
         let s = dot(f, a, b, (&[3], &[3]), DType::F32);
-        let s = f.binary_scalar(Opcode::Multiply, s, 1.0 / (self.dim as f64).sqrt());
+        let s = f.binary_scalar(Opcode::Multiply, s, self.scale());
         let dims = f.dims(s);
         let plane = dims.get(2..).unwrap_or_default();
         let mut index = |dim: i64, at: ValueId| {
@@ -151,8 +159,14 @@ fn widen(f: &mut FuncBuilder<'_>, v: ValueId, dims: &[i64]) -> ValueId {
     f.broadcast_along(v, &kept, dims)
 }
 
-/// Attention, and the logarithm of each query's sum of exponentials, `(batch, kv_heads, seq * group)` in f32.
+/// Attention, and the logarithm of each query's sum of exponentials, in f32 and of sizes [`Sizes::rows`].
 pub(super) fn forward(f: &mut FuncBuilder<'_>, s: &Sizes, q: ValueId, k: ValueId, v: ValueId) -> (ValueId, ValueId) {
+    if s.block == 0 {
+        return match Attention::call(f, &[q, k, v], true, s.scale()).as_slice() {
+            &[o, log_sum] => (o, log_sum),
+            _ => (q, q),
+        };
+    }
     let dtype = f.ty(q).dtype;
     let q = s.rows_of(f, q);
     let (k, v) = (f.transpose(k, &[0, 2, 1, 3]), f.transpose(v, &[0, 2, 1, 3]));
@@ -209,6 +223,11 @@ pub(super) struct Known {
 
 /// Gradients of queries, keys and values from that of the output.
 pub(super) fn backward(f: &mut FuncBuilder<'_>, s: &Sizes, known: Known, go: ValueId) -> [ValueId; 3] {
+    if s.block == 0 {
+        let Known { q, k, v, o, log_sum } = known;
+        let gradients = Attention::call(f, &[q, k, v, o, log_sum, go], true, s.scale());
+        return gradients.try_into().unwrap_or([q; 3]);
+    }
     let dtype = f.ty(go).dtype;
     let (q, o, go) = (s.rows_of(f, known.q), s.rows_of(f, known.o), s.rows_of(f, go));
     let (k, v) = (f.transpose(known.k, &[0, 2, 1, 3]), f.transpose(known.v, &[0, 2, 1, 3]));
@@ -240,7 +259,7 @@ pub(super) fn backward(f: &mut FuncBuilder<'_>, s: &Sizes, known: Known, go: Val
         let ds = f.binary(Opcode::Subtract, dp, delta);
         let wide = f.convert(p, DType::F32);
         let ds = f.mul(ds, wide);
-        let ds = f.binary_scalar(Opcode::Multiply, ds, 1.0 / (s.dim as f64).sqrt());
+        let ds = f.binary_scalar(Opcode::Multiply, ds, s.scale());
         let ds = f.convert(ds, dtype);
         let mut grow = |sums: ValueId, a: ValueId, b: ValueId, over: (&[i64], &[i64]), count: i64, at: ValueId| {
             let more = dot(f, a, b, over, DType::F32);

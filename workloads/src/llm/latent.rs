@@ -39,7 +39,7 @@ impl Block<'_> {
             return v;
         }
         let [b, s, heads] = [self.batch, self.seq, self.model.heads];
-        let mut product = |f: F<'_, '_>, t: &mut Tape<'_>, from: &'static str, weight: &str| {
+        let product = |f: F<'_, '_>, t: &mut Tape<'_>, from: &'static str, weight: &str| {
             let x = self.value(f, t, from);
             f.name(format!("layer/attention/{name}"));
             self.product(f, t, x, weight, "")

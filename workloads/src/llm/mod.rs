@@ -67,7 +67,8 @@ pub struct Options {
     pub first_moment: Option<DType>,
     /// Parts of the batch whose gradients are summed one after the other.
     pub microbatches: i64,
-    /// Positions of a block of attention; none for the largest divisor of `seq` up to 512.
+    /// Positions of a block, for attention as a loop over pairs of blocks; 0 for attention as one operation, which chips have a kernel
+    /// for if activations are bf16. None for the operation then, else for the largest divisor of `seq` up to 512.
     pub attention_block: Option<i64>,
     /// What operands of products are rounded to.
     pub products: Products,
@@ -99,16 +100,16 @@ impl Default for Options {
 const MAX_PAIRS: i64 = 1 << 20;
 
 impl Options {
-    /// Positions of a block of attention.
+    /// Positions of a block of attention; 0 if it is one operation.
     pub(crate) fn tile(&self) -> i64 {
-        let divisors = (1..=self.seq.min(512)).rev().find(|n| self.seq % n == 0);
-        self.attention_block.or(divisors).unwrap_or(1)
+        let divisor = (1..=self.seq.min(512)).rev().find(|n| self.seq % n == 0).unwrap_or(1);
+        self.attention_block.unwrap_or(if self.dtype == DType::BF16 { 0 } else { divisor })
     }
 
     fn check(&self, m: &Model) -> Result<(), WorkloadError> {
         let refuse = |text: String| Err(WorkloadError::Combination(text));
         let Model { heads, kv_heads, dim, .. } = *m;
-        let sizes = [self.batch, self.seq, self.tile(), m.layers, m.d, m.ff, heads, kv_heads, dim, m.vocab];
+        let sizes = [self.batch, self.seq, self.tile().max(1), m.layers, m.d, m.ff, heads, kv_heads, dim, m.vocab];
         let axes = [self.mesh.data, self.mesh.fsdp, self.mesh.expert, self.mesh.tensor];
         if sizes.iter().chain(&axes).any(|n| !(1..=crate::MAX_SIZE).contains(n)) {
             return refuse(format!("a size is not from 1 to {}", crate::MAX_SIZE));
@@ -143,6 +144,9 @@ impl Options {
             return refuse(format!("seq={}: `{}` has {} positions", self.seq, m.name, m.context));
         }
         let tile = self.tile();
+        if tile == 0 {
+            return Ok(());
+        }
         if self.seq % tile != 0 {
             return refuse(format!("attention_block={tile} does not divide seq={}", self.seq));
         }

@@ -42,7 +42,7 @@ pub(crate) const WORKLOAD: Workload = Workload {
             default: ParamValue::Size(125),
             about: "rows that an expert takes, in percent of its fair share; what is beyond is dropped",
         },
-        auto("attention_block", "positions of a block of attention; divides seq"),
+        auto("attention_block", "positions of a block, for attention as a loop over pairs of blocks; divides seq"),
         ParamSpec {
             name: "remat",
             default: ParamValue::Choice("full", &["full", "qkv", "context", "qkv+context", "dots", "none"]),

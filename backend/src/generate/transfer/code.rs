@@ -50,8 +50,9 @@ impl<'g, 'c> Control<'g, 'c> {
     /// What `f` makes, beside the rest: a transfer of its own, on the next queue.
     pub fn strand<E>(&mut self, f: impl FnOnce(&mut Self) -> Result<(), E>) -> Result<(), E> {
         let transfer = self.gen_.program.transfers.len() as u32;
-        let queue = self.strands.len() as u32 + 1;
-        let name = format!("{} strand {queue}", self.node.name);
+        let strand = self.strands.len() as u32 + 1;
+        let queue = self.gen_.queue + strand;
+        let name = format!("{} strand {strand}", self.node.name);
         let (source, location) = (self.node.source.clone(), self.node.location.clone());
         let axes = self.what.axes.clone();
         let info = TransferInfo { name, source, location, axes, queue, bytes: 0, flags: 0 };
@@ -72,10 +73,10 @@ impl<'g, 'c> Control<'g, 'c> {
     /// What `f` makes for each strand: beside each other if there are several.
     pub fn beside(
         &mut self,
-        strands: Vec<Strand>,
+        strands: &[Strand],
         mut f: impl FnMut(&mut Self, &Strand) -> Result<(), CompileError>,
     ) -> Result<(), CompileError> {
-        if let [only] = &strands[..] {
+        if let [only] = strands {
             return f(self, only);
         }
         strands.iter().try_for_each(|s| self.strand(|k| f(k, s)))?;
@@ -280,11 +281,11 @@ impl<'g, 'c> Control<'g, 'c> {
 
     /// The kernels of `g`, whose stored arrays are at `address`.
     pub fn kernels(&mut self, g: &Graph, address: &[Option<u64>]) -> Result<Vec<Code>, CompileError> {
-        let steps = plan(g).steps;
+        let plan = plan(g);
         let scratch = std::collections::BTreeMap::new();
         let scope = Scope { g, address, scratch: &scratch };
         let outside = std::mem::replace(&mut self.gen_.depth, HELD);
-        let code = self.gen_.steps(&scope, &steps);
+        let code = self.gen_.steps(&scope, &plan);
         self.gen_.depth = outside;
         code
     }

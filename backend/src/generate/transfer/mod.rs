@@ -9,7 +9,7 @@
 //!   that the links of all axes are in use at once, and that work is done for one while another's messages are on their way.
 //! - All-reduce is a reduce-scatter and an all-gather. What is too small to be cut, or left over, is sent to everybody on a line and
 //!   combined there (`direct`), which takes one step instead of many.
-//! - All-to-all and permutations are sent straight; the network finds the way.
+//! - All-to-all and permutations are sent straight; the network finds the way. A broadcast sends everybody a part, which all then gather.
 
 mod code;
 mod direct;
@@ -26,12 +26,11 @@ use crate::compile::CompileError;
 use crate::graph::{Collective, Exchange, Graph, Node, NodeId};
 use crate::lower::math::Combine;
 use crate::tile::fuse::{SpecialStep, Step};
-use crate::tile::overlap::BEHIND;
 
 use code::Control;
 use gather::Own;
 use scatter::room;
-use share::{Strand, strands};
+use share::{Along, Share, Strand, strands};
 
 /// All-reduces of at most this many bytes are sent to everybody: two steps of latency cost more than a few small messages.
 const SMALL: u64 = 16 << 10;
@@ -75,28 +74,32 @@ pub(crate) fn work(g: &Graph, node: NodeId, c: &Collective) -> u64 {
     match &c.exchange {
         Exchange::ReduceScatter { dim, .. } => {
             let cut = Cut::new(&x.dims, *dim, n, bytes);
-            strands(cut, bytes, &c.rings).iter().map(|s| room(cut, s, &c.rings)).sum()
+            let bytes_of = |s: &Strand| room(cut, s, &c.rings) + if s.share.dense(cut) { 0 } else { s.share.bytes() };
+            strands(cut, bytes, &c.rings, Along::Scatter).iter().map(bytes_of).sum()
         }
         Exchange::AllReduce { .. } => {
             let (whole, rest) = halves(c, x.elements(), bytes);
             let longest = c.rings.iter().map(|r| r.size).max().unwrap_or(n);
             let cut = Cut { rows: 1, parts: n, run: whole / n * bytes };
             let rooms = |s: &Strand| room(cut, s, &c.rings);
-            let rings = if whole > 0 { strands(cut, bytes, &c.rings).iter().map(rooms).sum() } else { 0 };
+            let along = || strands(cut, bytes, &c.rings, Along::Scatter).iter().map(rooms).sum::<u64>();
+            let rings = if whole > 0 { cut.part() + along() } else { 0 };
             rings + (longest + 1) * rest * bytes
         }
+        Exchange::Broadcast => x.elements() / n * bytes,
         _ => 0,
     }
 }
 
 /// A transfer that has not been waited for.
 pub(crate) struct Open {
-    transfer: u32,
+    /// Its number in the program.
+    pub transfer: u32,
     result: NodeId,
     /// Operand, result and scratch memory, as first bytes and ends.
     used: [(u64, u64); 3],
     /// The step that waits for it at the latest.
-    until: usize,
+    pub until: usize,
 }
 
 /// The operand and the result of a collective.
@@ -108,31 +111,34 @@ struct Ends<'n> {
     work: i64,
 }
 
+/// First bytes and ends of the arrays that `step` writes.
+fn written(scope: &Scope<'_>, step: &Step) -> Vec<(u64, u64)> {
+    let array = |w: NodeId| (scope.base(w) as u64, scope.base(w) as u64 + scope.g.node(w).bytes());
+    let mut spans: Vec<(u64, u64)> = step.writes().into_iter().map(array).collect();
+    if let Step::Special(s) = step {
+        let at = scope.scratch.get(&s.node).copied().unwrap_or(0);
+        spans.push((at, at + s.scratch()));
+    }
+    spans
+}
+
+impl Open {
+    /// Whether it has to be over before `step`, which reads what it brings or writes over what it works on.
+    pub(super) fn before(&self, scope: &Scope<'_>, step: &Step) -> bool {
+        let meets = |b: &(u64, u64)| self.used.iter().any(|a| a.0 < b.1 && b.0 < a.1);
+        step.reads(scope.g).contains(&self.result) || written(scope, step).iter().any(meets)
+    }
+}
+
 impl Generator<'_> {
     /// Waits for the transfers that have to be over before `step`, or for all.
     pub(super) fn wait_for(&mut self, scope: &Scope<'_>, step: Option<&Step>, body: &mut Vec<Code>) {
-        let (mut reads, mut spans, mut all) = (Vec::new(), Vec::new(), true);
-        if let Some(s) = step {
-            reads = s.reads(scope.g);
-            let written = |w: NodeId| (scope.base(w) as u64, scope.base(w) as u64 + scope.g.node(w).bytes());
-            spans = s.writes().into_iter().map(written).collect();
-            all = false;
-            if let Step::Special(s) = s {
-                let at = scope.scratch.get(&s.node).copied().unwrap_or(0);
-                spans.push((at, at + s.scratch()));
-                // What happens inside is not looked into.
-                all = !s.regions.is_empty();
-            }
-        }
-        let open = std::mem::take(&mut self.open);
-        for o in open {
-            let meets = |a: &(u64, u64)| spans.iter().any(|b| a.0 < b.1 && b.0 < a.1);
-            if all || self.step >= o.until || reads.contains(&o.result) || o.used.iter().any(meets) {
-                body.push(Code::Done { transfer: o.transfer });
-            } else {
-                self.open.push(o);
-            }
-        }
+        let now = self.step;
+        let (over, open): (Vec<Open>, Vec<Open>) = std::mem::take(&mut self.open)
+            .into_iter()
+            .partition(|o| step.is_none_or(|s| now >= o.until || o.before(scope, s)));
+        self.open = open;
+        body.extend(over.into_iter().map(|o| Code::Done { transfer: o.transfer }));
     }
 
     /// Index of equal groups in the program.
@@ -194,7 +200,7 @@ impl Generator<'_> {
             source: node.source.clone(),
             location: node.location.clone(),
             axes: c.axes.clone(),
-            queue: 0,
+            queue: self.queue,
             bytes: scope.g.node(*result).bytes(),
             flags: 0,
         });
@@ -208,7 +214,8 @@ impl Generator<'_> {
         let span = |at: i64, bytes: u64| (at as u64, at as u64 + bytes);
         let used =
             [span(ends.from, x.bytes()), span(ends.to, scope.g.node(*result).bytes()), span(ends.work, s.scratch())];
-        self.open.push(Open { transfer, result: *result, used, until: self.step + 1 + BEHIND });
+        let until = self.ends.get(&self.step).copied().unwrap_or(self.step + 1);
+        self.open.push(Open { transfer, result: *result, used, until });
         Ok(())
     }
 
@@ -219,25 +226,26 @@ impl Generator<'_> {
             Exchange::AllGather { dim } => {
                 let cut = Cut::new(ends.dims, *dim, n, bytes);
                 k.greet();
-                k.beside(strands(cut, 1, &c.rings), |k, s| {
-                    let own = Own { at: ends.from + (s.share.row * cut.run + s.share.at) as i64, row: cut.run };
-                    k.gather(cut, s, own, ends.to);
-                    Ok(())
-                })?;
+                let all = strands(cut, 1, &c.rings, Along::Gather);
+                let own = |k: usize| {
+                    let share = all.get(k).map_or(Share::all(cut), |s| s.share);
+                    Own { at: ends.from + (share.row * cut.run + share.at) as i64, row: cut.run }
+                };
+                k.gather(cut, &all, own, ends.to)?;
             }
             Exchange::ReduceScatter { dim, how } => {
                 let cut = Cut::new(&ends.x.dims, *dim, n, bytes);
                 let mut work = ends.work;
-                k.beside(strands(cut, bytes, &c.rings), |k, s| {
-                    let room = room(cut, s, &c.rings) as i64;
+                k.beside(&strands(cut, bytes, &c.rings, Along::Scatter), |k, s| {
                     let place = ends.to + (s.share.row * cut.run + s.share.at) as i64;
                     let dense = s.share.dense(cut);
-                    let to = if dense { place } else { work + room - s.share.bytes() as i64 };
+                    let to = if dense { place } else { work };
+                    work += if dense { 0 } else { s.share.bytes() as i64 };
                     k.scatter(cut, s, (ends.x.dtype, *how), ends.from, to, work)?;
                     if !dense {
                         k.unpack(s.share, cut.run, to, place);
                     }
-                    work += room;
+                    work += room(cut, s, &c.rings) as i64;
                     Ok(())
                 })?;
             }
@@ -247,14 +255,16 @@ impl Generator<'_> {
                 let mut work = ends.work;
                 if whole > 0 {
                     let cut = Cut { rows: 1, parts: n, run: whole / n * bytes };
-                    k.beside(strands(cut, bytes, &c.rings), |k, s| {
-                        let room = room(cut, s, &c.rings) as i64;
-                        let sum = work + room - s.share.bytes() as i64;
-                        k.scatter(cut, s, (ends.x.dtype, *how), ends.from, sum, work)?;
-                        k.gather(cut, s, Own { at: sum, row: s.share.run }, ends.to);
-                        work += room;
+                    let sum = work;
+                    work += cut.part() as i64;
+                    k.beside(&strands(cut, bytes, &c.rings, Along::Scatter), |k, s| {
+                        k.scatter(cut, s, (ends.x.dtype, *how), ends.from, sum + s.share.at as i64, work)?;
+                        work += room(cut, s, &c.rings) as i64;
                         Ok(())
                     })?;
+                    let all = strands(cut, bytes, &c.rings, Along::Gather);
+                    let own = |k: usize| Own { at: sum + all.get(k).map_or(0, |s| s.share.at as i64), row: cut.run };
+                    k.gather(cut, &all, own, ends.to)?;
                 }
                 if rest > 0 {
                     k.combine_all(rest, ends.x.dtype, *how, ends.from + done, ends.to + done, work)?;
@@ -264,6 +274,7 @@ impl Generator<'_> {
                 k.all_to_all(&ends.x.dims, *split, *concat, bytes, ends.from, ends.to);
             }
             Exchange::Permute { pairs } => k.permute(pairs, ends)?,
+            Exchange::Broadcast => k.broadcast(ends)?,
         }
         Ok(k.finish())
     }

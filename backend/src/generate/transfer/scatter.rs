@@ -130,9 +130,9 @@ fn phases(cut: Cut, s: &Strand, rings: &[Ring]) -> Vec<(usize, Parts, u64)> {
     out
 }
 
-/// Bytes of room that a strand needs, with its result if that is not put elsewhere at once.
+/// Bytes of room that a strand needs besides its result.
 pub(super) fn room(cut: Cut, s: &Strand, rings: &[Ring]) -> u64 {
-    phases(cut, s, rings).iter().map(|(_, parts, room)| room + parts.bytes()).sum()
+    phases(cut, s, rings).iter().map(|(_, parts, room)| room + parts.bytes()).sum::<u64>() - s.share.bytes()
 }
 
 impl Control<'_, '_> {

@@ -88,7 +88,7 @@ impl Builder<'_> {
     }
 
     /// What `a` only makes wider: data is moved before that, while it is narrow.
-    fn widened(&self, a: NodeId) -> Option<NodeId> {
+    pub(super) fn widened(&self, a: NodeId) -> Option<NodeId> {
         let node = self.node(a);
         let x = *node.args.first().filter(|_| matches!(node.op, NodeOp::Map(MapOp::Convert)))?;
         (self.node(x).dtype.bits() < node.dtype.bits()).then_some(x)

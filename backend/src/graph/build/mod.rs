@@ -30,6 +30,7 @@ mod window;
 use rustc_hash::FxHashMap;
 use tpusim_isa::num::{DType, DTypeKind};
 
+use super::attention::Fused;
 use super::{Graph, Node, NodeId, own_operands};
 use crate::hlo::{Block, Func, LocId, Module, Op, Opcode, ValueId, Verified};
 use crate::lower::math::{MapOp, holds};
@@ -64,21 +65,37 @@ pub const K_MULTIPLE: u64 = 1024;
 /// # Errors
 /// The first operation or type without code.
 pub fn from_module(module: &Verified<Module>) -> Result<Graph, LowerError> {
-    from_module_with(module, false)
+    from_module_with(module, GraphOptions::default())
 }
 
-/// As [`from_module`]; `pad_contraction` pads long contracted dimensions of products with zeros to a multiple of [`K_MULTIPLE`], so that
-/// blocks divide them.
+/// How to build a graph.
+#[derive(Clone, Copy, Debug)]
+pub struct GraphOptions<'c> {
+    /// Pads long contracted dimensions of products with zeros to a multiple of [`K_MULTIPLE`], so that blocks divide them.
+    pub pad_contraction: bool,
+    /// Which attentions are kernels.
+    pub attention: Fused<'c>,
+}
+
+impl Default for GraphOptions<'_> {
+    fn default() -> Self {
+        GraphOptions { pad_contraction: false, attention: Fused::Always }
+    }
+}
+
+/// As [`from_module`], in another way.
 ///
 /// # Errors
 /// As [`from_module`].
-pub fn from_module_with(module: &Verified<Module>, pad_contraction: bool) -> Result<Graph, LowerError> {
+pub fn from_module_with(module: &Verified<Module>, options: GraphOptions<'_>) -> Result<Graph, LowerError> {
     let module: &Module = module;
     let main = module.func("main").or_else(|| module.funcs.iter().find(|f| f.public)).ok_or_else(|| LowerError {
         op: "module".into(),
         place: module.name.clone(),
         message: "there is no function `main`".into(),
     })?;
+    let opened = super::attention::decomposed(module, options.attention);
+    let module = opened.as_ref().unwrap_or(module);
     let expanded = super::expand::expand(module, &main.name)?;
     let module = expanded.as_ref().unwrap_or(module);
     let main = module.func(&main.name).unwrap_or(main);
@@ -87,7 +104,7 @@ pub fn from_module_with(module: &Verified<Module>, pad_contraction: bool) -> Res
         module,
         graph,
         seen: FxHashMap::default(),
-        pad_contraction,
+        pad_contraction: options.pad_contraction,
         imports: FxHashMap::default(),
         binds: Vec::new(),
         outer: Vec::new(),

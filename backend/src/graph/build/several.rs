@@ -1,11 +1,12 @@
 //! Operations with several results, and custom calls.
 
-use super::super::{DotSpec, NodeId, NodeOp};
+use super::super::{DotSpec, NodeId, NodeOp, Special};
 use super::special::Chain;
 use super::wide::{Value, part_of};
 use super::*;
 use crate::hlo::{Attr, Op, Opcode};
 use crate::lower::math::{Combine, Direction, MapOp};
+use crate::ops::attention::Attention;
 
 /// Custom calls that only carry annotations.
 const MARKERS: [&str; 10] = [
@@ -88,6 +89,9 @@ impl Builder<'_> {
             );
             return Err(self.error(op.opcode.name(), op.loc, m));
         }
+        if let Some(a) = super::super::attention::attention(f, op) {
+            return self.attention(a, op, args, site);
+        }
         if target == "ApproxTopK" {
             return self.approximate_top_k(f, op, args, site);
         }
@@ -120,6 +124,37 @@ impl Builder<'_> {
             "to `{target}`: its meaning is not known here; export the program with the operations that it stands for, or keep the call on the host"
         );
         Err(self.error(op.opcode.name(), op.loc, m))
+    }
+
+    /// Attention as a node of its own. The gradient takes the sums of products of the output and its gradient instead of the output.
+    fn attention(
+        &mut self,
+        a: Attention,
+        op: &Op,
+        args: &[Value],
+        site: &(String, String),
+    ) -> Result<Vec<Value>, LowerError> {
+        let args: Option<Vec<NodeId>> = args.iter().map(|v| v.one()).collect();
+        let name = if a.gradient { "attention_gradient" } else { "attention" };
+        let mut args = args.ok_or_else(|| self.error(op.opcode.name(), op.loc, "takes arrays of one part"))?;
+        if let &[q, k, v, o, log, go] = &args[..] {
+            let dims = self.node(o).dims.clone();
+            let mut c = chain_of(self, &dims, name, site);
+            let [x, y] = [o, go].map(|v| c.map(MapOp::Convert, &[v]));
+            let product = c.map(MapOp::Mul, &[x, y]);
+            let delta = self.reduce_dims(Combine::Add, product, &[3], DType::F32, name, site);
+            let t = Shape { dims: vec![a.batch, a.heads, a.queries], dtype: DType::F32 };
+            let delta = self.transpose(delta, vec![0, 2, 1], &t, name, site.clone());
+            args = vec![q, k, v, go, log, delta];
+        }
+        let args = args.into_iter().map(|x| self.stored(x, name, site)).collect();
+        let types = a.types().1;
+        let node = self.special_node(Special::Attention(Box::new(a)), args, name, site);
+        let result = |(i, t): (usize, &crate::hlo::TensorType)| {
+            let t = Shape { dims: t.dims.iter().map(|&d| d as u64).collect(), dtype: t.dtype };
+            Value::One(self.push(NodeOp::Result(i), vec![node], &t, name, site.clone()))
+        };
+        Ok(types.iter().enumerate().map(result).collect())
     }
 
     /// Sums over all dimensions but the feature's, over their number.

@@ -345,7 +345,7 @@ impl Builder<'_> {
     }
 
     /// A node that is an array of its own: constants are copied.
-    fn stored(&mut self, x: NodeId, name: &'static str, site: &(String, String)) -> NodeId {
+    pub(super) fn stored(&mut self, x: NodeId, name: &'static str, site: &(String, String)) -> NodeId {
         if self.splat_of(x).is_none() {
             return x;
         }
