@@ -15,9 +15,9 @@ use crate::tile::fuse::{Plan, Step};
 use crate::tile::pipeline::{Pipeline, Stage, shifted};
 
 /// Queues of transfers that run beside other iterations: those that somebody waits for have one of their own, and what is needed next
-/// does not stand behind what has time. Queues between are for the strands of these, at most two for each of three axes.
-const AHEAD: u32 = 8;
-const BEHIND: u32 = 16;
+/// does not stand behind what has time. Queues between are for the strands of these, at most four for each of three axes.
+const AHEAD: u32 = 16;
+const BEHIND: u32 = 32;
 /// Register that says which of two branches to take. No operation leaves anything in it.
 const CHOICE: SReg = SReg(2);
 

@@ -85,9 +85,15 @@ type F<'a, 'm> = &'a mut FuncBuilder<'m>;
 
 pub(super) const HEADS: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor], &[]];
 const HIDDEN: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor]];
-const MODEL: &[&[Axis]] = &[BATCH, &[], &[]];
 
 impl Block<'_> {
+    /// `x`, `(batch, seq, d)` between blocks, cut as it is there: devices that share the tensors of a layer each have a part of the
+    /// positions, so that none keeps what the others keep too.
+    pub fn spread(&self, f: F<'_, '_>, x: ValueId) -> ValueId {
+        let positions: &[Axis] = if self.seq % self.mesh.tensor.max(1) == 0 { &[Axis::Tensor] } else { &[] };
+        self.mesh.constrain(f, x, &[BATCH, positions, &[]])
+    }
+
     /// Names and types of what the forward pass stores of a layer beside its input.
     pub fn kept(&self) -> Vec<(&'static str, TensorType)> {
         let m = self.model;
@@ -216,7 +222,7 @@ impl Block<'_> {
                 f.name("layer/attention/out");
                 let y = self.product(f, t, o, "wo", "bo");
                 let y = f.add(t.x, y);
-                self.mesh.constrain(f, y, MODEL)
+                self.spread(f, y)
             }
             "h2" => {
                 let x = self.value(f, t, "middle");
@@ -260,7 +266,7 @@ impl Block<'_> {
             let more = self.experts_forward(f, t, d);
             y = f.add(y, more);
         }
-        let y = self.mesh.constrain(f, y, MODEL);
+        let y = self.spread(f, y);
         // What was not needed on the way, such as the logarithms of a stored tape.
         for (name, _) in self.kept() {
             self.value(f, t, name);
@@ -328,13 +334,13 @@ impl Block<'_> {
         f.name("layer/mlp_norm/gradient");
         let dx = self.norm_gradient(f, t.weights, &mut grads, ("mlp_norm", "mlp_norm_bias"), (middle, dh));
         let dm = f.add(dy, dx);
-        let dm = self.mesh.constrain(f, dm, MODEL);
+        let dm = self.spread(f, dm);
         let dh = self.attention_gradient(f, t, &mut grads, dm);
         f.name("layer/attention_norm/gradient");
         let names = ("attention_norm", "attention_norm_bias");
         let dx = self.norm_gradient(f, t.weights, &mut grads, names, (t.x, dh));
         let dx = f.add(dm, dx);
-        (self.mesh.constrain(f, dx, MODEL), grads)
+        (self.spread(f, dx), grads)
     }
 
     /// The gradient of the MLP's input `h2` from that of its output.
