@@ -85,6 +85,8 @@ type F<'a, 'm> = &'a mut FuncBuilder<'m>;
 
 pub(super) const HEADS: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor], &[]];
 const HIDDEN: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor]];
+/// What several products read is gathered once for all of them.
+const MODEL: &[&[Axis]] = &[BATCH, &[], &[]];
 
 impl Block<'_> {
     /// `x`, `(batch, seq, d)` between blocks, cut as it is there: devices that share the tensors of a layer each have a part of the
@@ -187,7 +189,10 @@ impl Block<'_> {
             return self.latent_value(f, t, l, name);
         }
         let v = match name {
-            "h" => self.norm(f, t.weights, "attention_norm", t.x),
+            "h" => {
+                let h = self.norm(f, t.weights, "attention_norm", t.x);
+                self.mesh.constrain(f, h, MODEL)
+            }
             "q" | "k" | "v" => {
                 let h = self.value(f, t, "h");
                 f.name(format!("layer/attention/{name}"));
@@ -227,7 +232,8 @@ impl Block<'_> {
             "h2" => {
                 let x = self.value(f, t, "middle");
                 f.name("layer/mlp_norm");
-                self.norm(f, t.weights, "mlp_norm", x)
+                let h = self.norm(f, t.weights, "mlp_norm", x);
+                self.mesh.constrain(f, h, MODEL)
             }
             "g" | "u" => {
                 let h = self.value(f, t, "h2");
