@@ -5,12 +5,15 @@ use tpusim_isa::chip::ChipSpec;
 
 use crate::failure::Failure;
 
+/// The chip if none is named.
+pub const DEFAULT: &str = "v5e";
+
 /// `--chip` and `--set`.
 #[derive(Args, Clone, Debug)]
 pub struct ChipArgs {
-    /// Chip to run on; `tpusim chips` lists them
-    #[arg(long, value_name = "NAME", default_value = "v5e", help_heading = "Chip")]
-    pub chip: String,
+    /// Chip to run on; `tpusim chips` lists them [default: v5e; for a model on a pod, v5p]
+    #[arg(long, value_name = "NAME", help_heading = "Chip")]
+    pub chip: Option<String>,
     /// Change a number of the chip, e.g. hbm.bps_chip=1.6e12; `tpusim chips NAME` lists the keys
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair, help_heading = "Chip")]
     pub set: Vec<(String, String)>,
@@ -19,12 +22,12 @@ pub struct ChipArgs {
 impl ChipArgs {
     /// The chip with its overrides.
     pub fn load(&self) -> Result<ChipSpec, Failure> {
-        load(&self.chip, &self.set)
+        self.load_or(None, DEFAULT)
     }
 
-    /// As [`ChipArgs::load`], unless something else names the chip.
-    pub fn load_for(&self, name: Option<&str>) -> Result<ChipSpec, Failure> {
-        load(name.unwrap_or(&self.chip), &self.set)
+    /// The chip with its overrides, `name` if something else names it, else `default` if nothing does.
+    pub fn load_or(&self, name: Option<&str>, default: &str) -> Result<ChipSpec, Failure> {
+        load(name.or(self.chip.as_deref()).unwrap_or(default), &self.set)
     }
 }
 

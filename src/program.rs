@@ -7,9 +7,11 @@ use tpusim_backend::front::parse_program;
 use tpusim_backend::hlo::{Module, TensorType, Verified, verify};
 
 use tpusim_workloads::Draw;
+use tpusim_workloads::llm::Model;
 
 use crate::chip::pair;
 use crate::failure::Failure;
+use crate::model;
 
 /// What runs if nothing is named.
 const DEFAULT: &str = "qwen3-block";
@@ -17,7 +19,8 @@ const DEFAULT: &str = "qwen3-block";
 /// `[PROGRAM] [key=value ...]`.
 #[derive(Args, Clone, Debug)]
 pub struct ProgramArgs {
-    /// A file of StableHLO, as text or bytecode, or the name of a workload (`tpusim workloads`) and its parameters as key=value
+    /// A file of StableHLO, as text or bytecode, or the name of a workload (`tpusim workloads`) and its parameters as key=value, or that
+    /// of a language model, e.g. qwen3-8b: a step of training it, with the parameters of the workload `train`
     #[arg(value_name = "PROGRAM|WORKLOAD [KEY=VALUE]...")]
     program: Vec<String>,
 }
@@ -33,6 +36,12 @@ pub struct Loaded {
 }
 
 impl Loaded {
+    /// A program that was built here.
+    pub fn new(module: Verified<Module>) -> Result<Loaded, Failure> {
+        let (params, draws) = params(&module)?;
+        Ok(Loaded { module, params, draws })
+    }
+
     /// Devices that the program's shardings spread it over, if more than one.
     pub fn partitions(&self) -> Option<i64> {
         self.module.attrs.int("mhlo.num_partitions").filter(|n| *n > 1)
@@ -46,6 +55,10 @@ impl ProgramArgs {
             None => workload(DEFAULT, &[])?,
             // Parameters alone are those of the default workload.
             Some((first, _)) if first.contains('=') && !Path::new(first).exists() => workload(DEFAULT, &self.program)?,
+            Some((first, rest)) if is_model(first) => {
+                let given = pairs(rest, first)?;
+                workload_of("train", &model::parameters(first, &given))?
+            }
             Some((first, rest)) if is_name(first) && !Path::new(first).is_file() => workload(first, rest)?,
             Some((first, [])) => file(Path::new(first))?,
             Some((first, [extra, ..])) => {
@@ -55,9 +68,25 @@ impl ProgramArgs {
                 )));
             }
         };
-        let (params, draws) = params(&module)?;
-        Ok(Loaded { module, params, draws })
+        Loaded::new(module)
     }
+
+    /// The language model that is named, or the default one if nothing is and the run is on a pod, and its parameters.
+    pub fn model(&self, on_pod: bool) -> Result<Option<(&str, Vec<(String, String)>)>, Failure> {
+        let (name, rest) = match self.program.split_first() {
+            None if on_pod => (model::DEFAULT, self.program.as_slice()),
+            Some((first, _)) if on_pod && first.contains('=') && !Path::new(first).exists() => {
+                (model::DEFAULT, self.program.as_slice())
+            }
+            Some((first, rest)) if is_model(first) => (first.as_str(), rest),
+            _ => return Ok(None),
+        };
+        Ok(Some((name, pairs(rest, name)?)))
+    }
+}
+
+fn is_model(text: &str) -> bool {
+    Model::find(text).is_some() && !Path::new(text).is_file()
 }
 
 fn is_name(text: &str) -> bool {
@@ -69,14 +98,23 @@ fn names() -> String {
 }
 
 fn workload(name: &str, params: &[String]) -> Result<Verified<Module>, Failure> {
+    workload_of(name, &pairs(params, name)?)
+}
+
+fn workload_of(name: &str, params: &[(String, String)]) -> Result<Verified<Module>, Failure> {
     let Ok(found) = tpusim_workloads::find(name) else {
-        return Err(Failure::usage(format!("`{name}` is neither a file nor a workload; workloads are: {}", names())));
+        return Err(Failure::usage(format!(
+            "`{name}` is neither a file nor a workload nor a model; workloads are: {}; models are: {}",
+            names(),
+            model::names()
+        )));
     };
-    let mut pairs = Vec::with_capacity(params.len());
-    for p in params {
-        pairs.push(pair(p).map_err(|e| Failure::usage(format!("`{p}`: {e}, a parameter of workload `{name}`")))?);
-    }
-    found.build(&pairs).map_err(Failure::usage)
+    found.build(params).map_err(Failure::usage)
+}
+
+fn pairs(params: &[String], name: &str) -> Result<Vec<(String, String)>, Failure> {
+    let one = |p: &String| pair(p).map_err(|e| Failure::usage(format!("`{p}`: {e}, a parameter of `{name}`")));
+    params.iter().map(one).collect()
 }
 
 fn file(path: &Path) -> Result<Verified<Module>, Failure> {

@@ -43,9 +43,9 @@ pub enum DmaArg {
 /// Flags of how to run.
 #[derive(Args, Clone, Debug)]
 pub struct EngineArgs {
-    /// What to compute
-    #[arg(long, value_enum, default_value_t, help_heading = "Engine")]
-    pub mode: ModeArg,
+    /// What to compute [default: execute; for a model time, as its data would not fit a host]
+    #[arg(long, value_enum, help_heading = "Engine")]
+    mode: Option<ModeArg>,
     /// Simulate every iteration of every loop instead of jumping over repeating ones
     #[arg(long, help_heading = "Engine")]
     no_fold: bool,
@@ -97,10 +97,10 @@ pub struct ReportArgs {
     pub json: Option<PathBuf>,
     /// Write a trace for ui.perfetto.dev
     #[arg(long, value_name = "FILE", help_heading = "Reports")]
-    trace: Option<PathBuf>,
-    /// Draw utilization over time (.svg or .png, with a .csv beside it)
+    pub trace: Option<PathBuf>,
+    /// Draw utilization over time; of a pod, time by class and memory over the step (.svg or .png, with a .csv beside it)
     #[arg(long, value_name = "FILE", help_heading = "Reports")]
-    plot: Option<PathBuf>,
+    pub plot: Option<PathBuf>,
     /// Draw the operations under the chip's roofline (.svg or .png, with a .csv beside it)
     #[arg(long, value_name = "FILE", help_heading = "Reports")]
     roofline: Option<PathBuf>,
@@ -113,9 +113,19 @@ pub struct ReportArgs {
 }
 
 impl EngineArgs {
+    /// What to compute.
+    pub fn mode(&self) -> ModeArg {
+        self.mode.unwrap_or_default()
+    }
+
+    /// Computes `mode` if nothing else is asked for.
+    pub fn prefer(&mut self, mode: ModeArg) {
+        self.mode.get_or_insert(mode);
+    }
+
     /// The driver's mode.
     pub fn driver_mode(&self) -> Mode {
-        match self.mode {
+        match self.mode() {
             ModeArg::Execute => Mode::Execute,
             ModeArg::Time => Mode::Time,
         }
@@ -124,7 +134,7 @@ impl EngineArgs {
     /// Checks that the flags fit together.
     pub fn check(&self) -> Result<(), Failure> {
         let assumes = [("--trip-count", !self.trip_count.is_empty()), ("--branch", !self.branch.is_empty())];
-        match assumes.into_iter().find(|(_, given)| *given && self.mode == ModeArg::Execute) {
+        match assumes.into_iter().find(|(_, given)| *given && self.mode() == ModeArg::Execute) {
             Some((flag, _)) => {
                 Err(Failure::usage(format!("{flag}: --mode execute has data to decide; use --mode time")))
             }
@@ -183,14 +193,9 @@ impl ReportArgs {
 
     /// Refuses what is made from a core's profile, which a pod has none of.
     pub fn pods(&self) -> Result<(), Failure> {
-        let given = [
-            ("--trace", self.trace.is_some()),
-            ("--plot", self.plot.is_some()),
-            ("--roofline", self.roofline.is_some()),
-            ("--csv", self.csv.is_some()),
-        ];
+        let given = [("--roofline", self.roofline.is_some()), ("--csv", self.csv.is_some())];
         match given.into_iter().find(|g| g.1) {
-            Some((flag, _)) => Err(Failure::usage(format!("{flag}: not made of a run on a pod; use --json"))),
+            Some((flag, _)) => Err(Failure::usage(format!("{flag}: not made of a run on a pod; use --json or --plot"))),
             None => Ok(()),
         }
     }
@@ -245,7 +250,7 @@ impl ReportArgs {
 }
 
 /// A program without work has no figure, which is no reason to withhold the rest.
-fn drawn(flag: &str, result: Result<(), FigureError>) -> Result<(), Failure> {
+pub fn drawn(flag: &str, result: Result<(), FigureError>) -> Result<(), Failure> {
     match result {
         Err(e @ FigureError::Empty(_)) => {
             out::note(&format!("{flag}: {e}"));

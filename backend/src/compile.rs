@@ -1,12 +1,14 @@
 //! From a verified module to a program for one device.
 
 use tpusim_isa::chip::ChipSpec;
+use tpusim_isa::placement::Placement;
 use tpusim_isa::program::Program;
 
 use crate::generate::{Generator, Scope};
-use crate::graph::{Fused, Graph, GraphOptions, LowerError, from_module_with};
+use crate::graph::{Fused, Graph, GraphOptions, LowerError, from_module_with, place};
 use crate::hlo::{Module, Verified};
 use crate::lower::emit::EmitError;
+use crate::tile::donate::donate;
 use crate::tile::fuse::{MAX_NODES, Options, Plan, plan, plan_with};
 use crate::tile::kernel::Kernel;
 use crate::tile::memory;
@@ -64,31 +66,73 @@ pub fn compile(module: &Verified<Module>, chip: &ChipSpec) -> Result<Program, Co
     compile_parts(module, chip).map(|c| c.program)
 }
 
-/// As [`compile`], with the graph and the plan. Where a kernel fits no tiling, kernels write over nothing they read, then long
-/// contractions are padded to what blocks divide, then kernels are made smaller.
+/// As [`compile`], for devices of which it is known where they are: collectives use all axes of the network that a group extends along.
+///
+/// # Errors
+/// [`CompileError`].
+pub fn compile_placed(
+    module: &Verified<Module>,
+    chip: &ChipSpec,
+    placement: &Placement,
+) -> Result<Program, CompileError> {
+    attempts(module, chip, Some(placement)).map(|c| c.program)
+}
+
+/// As [`compile`], with the graph and the plan. Where a kernel fits no tiling, long contractions are padded to what
+/// blocks divide, then no kernels are joined, then they write over nothing they read, then they are made smaller.
 ///
 /// # Errors
 /// [`CompileError`], of the first attempt.
 pub fn compile_parts(module: &Verified<Module>, chip: &ChipSpec) -> Result<Compiled, CompileError> {
+    attempts(module, chip, None)
+}
+
+fn attempts(
+    module: &Verified<Module>,
+    chip: &ChipSpec,
+    placement: Option<&Placement>,
+) -> Result<Compiled, CompileError> {
     let attempt = |pad_contraction: bool, attention: Fused<'_>, options: Options| {
-        let graph = from_module_with(module, GraphOptions { pad_contraction, attention })?;
-        let plan = plan_with(&graph, options);
+        let mut graph = from_module_with(module, GraphOptions { pad_contraction, attention })?;
+        if let Some(p) = placement {
+            place(&mut graph, p);
+        }
+        let mut plan = plan_with(&graph, options);
+        donate(&graph, &mut plan);
         let (program, kernels) = generate(&graph, &plan, chip)?;
         Ok(Compiled { graph, plan, kernels, program })
     };
-    let first = attempt(false, Fused::On(chip), Options::default());
-    let Err(CompileError::Kernel { name, .. }) = &first else { return first };
+    // What does not fit is tried again with less on its way between devices.
+    let hbm = *chip.hbm.usable_bytes_device;
+    let mut options = Options { in_flight: hbm / 64, ..Options::default() };
     let mut attention = Fused::On(chip);
+    let mut first = attempt(false, attention, options);
+    for (pipeline, in_flight) in [(true, hbm / 256), (false, hbm / 256)] {
+        if let Err(CompileError::Hbm { .. }) = first {
+            options = Options { pipeline, in_flight, ..options };
+            first = attempt(false, attention, options);
+        }
+    }
+    let Err(CompileError::Kernel { name, .. }) = &first else { return first };
     if name.starts_with("attention") {
         attention = Fused::Never;
-        let plain = attempt(false, attention, Options::default());
+        let plain = attempt(false, attention, options);
         if !matches!(plain, Err(CompileError::Kernel { .. })) {
             return plain;
         }
     }
-    let apart = |max_nodes: usize| Options { max_nodes, in_place: false };
-    let others = [(false, MAX_NODES), (true, MAX_NODES), (true, 16), (true, 2)];
-    others.into_iter().find_map(|(pad, n)| attempt(pad, attention, apart(n)).ok()).map_or(first, Ok)
+    let apart = |max_nodes: usize| Options { max_nodes, in_place: false, join: false, ..options };
+    let single = Options { join: false, ..options };
+    let others = [
+        (true, options),
+        (false, single),
+        (true, single),
+        (false, apart(MAX_NODES)),
+        (true, apart(MAX_NODES)),
+        (true, apart(16)),
+        (true, apart(2)),
+    ];
+    others.into_iter().find_map(|(pad, how)| attempt(pad, attention, how).ok()).map_or(first, Ok)
 }
 
 /// Compiles a flat graph.
@@ -110,7 +154,7 @@ fn generate(g: &Graph, plan: &Plan, chip: &ChipSpec) -> Result<(Program, Vec<Ker
     p.hbm_peak_bytes = mem.peak;
     let mut generator = Generator::new(chip, p);
     let scope = Scope { g, address: &mem.address, scratch: &mem.scratch };
-    let (body, ops) = generator.program(&scope, &plan.steps)?;
+    let (body, ops) = generator.program(&scope, plan)?;
     let (mut program, kernels) = generator.finish();
     program.body = body;
     // Steps of loops are several operations.

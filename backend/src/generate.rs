@@ -3,6 +3,7 @@
 mod attention;
 mod control;
 mod gather;
+mod pipeline;
 mod sort;
 pub(crate) mod transfer;
 
@@ -16,8 +17,9 @@ use tpusim_isa::program::{DmaDesc, Node as Code, OpInfo, Program};
 use crate::compile::CompileError;
 use crate::graph::{Graph, NodeId, NodeOp, Special};
 use crate::lower::emit::{EmitError, Emitter};
-use crate::tile::fuse::{Contraction, Fusion, SpecialStep, Step};
+use crate::tile::fuse::{Contraction, Fusion, Plan, SpecialStep, Step};
 use crate::tile::kernel::Kernel;
+use crate::tile::overlap;
 
 /// A program under construction.
 pub(crate) struct Generator<'c> {
@@ -33,6 +35,18 @@ pub(crate) struct Generator<'c> {
     open: Vec<transfer::Open>,
     /// Number of the step at hand.
     step: usize,
+    /// The steps that wait for the transfers of the plan at hand, by the steps that start them.
+    ends: BTreeMap<usize, usize>,
+    /// Queue of the transfers that start.
+    queue: u32,
+}
+
+/// What is known of the plan around the one at hand.
+struct Outside {
+    open: Vec<transfer::Open>,
+    step: usize,
+    ends: BTreeMap<usize, usize>,
+    queue: u32,
 }
 
 /// Where the steps of one graph find their arrays.
@@ -54,7 +68,17 @@ impl Scope<'_> {
 
 impl<'c> Generator<'c> {
     pub fn new(chip: &'c ChipSpec, program: Program) -> Self {
-        Generator { chip, program, kernels: Vec::new(), names: BTreeMap::new(), depth: 0, open: Vec::new(), step: 0 }
+        Generator {
+            chip,
+            program,
+            kernels: Vec::new(),
+            names: BTreeMap::new(),
+            depth: 0,
+            open: Vec::new(),
+            step: 0,
+            ends: BTreeMap::new(),
+            queue: 0,
+        }
     }
 
     /// The program, its body still empty, and one kernel for each of its operations.
@@ -62,23 +86,22 @@ impl<'c> Generator<'c> {
         (self.program, self.kernels)
     }
 
-    /// The code of `steps`.
+    /// The code of a plan's steps.
     ///
     /// # Errors
     /// [`CompileError`].
-    pub fn steps(&mut self, scope: &Scope<'_>, steps: &[Step]) -> Result<Vec<Code>, CompileError> {
-        self.program(scope, steps).map(|(body, _)| body)
+    pub fn steps(&mut self, scope: &Scope<'_>, plan: &Plan) -> Result<Vec<Code>, CompileError> {
+        self.program(scope, plan).map(|(body, _)| body)
     }
 
-    /// The code of `steps`, and the operations of each.
+    /// The code of a plan's steps, and the operations of each.
     ///
     /// # Errors
     /// [`CompileError`].
-    pub fn program(&mut self, scope: &Scope<'_>, steps: &[Step]) -> Result<(Vec<Code>, Vec<Range<u32>>), CompileError> {
+    pub fn program(&mut self, scope: &Scope<'_>, plan: &Plan) -> Result<(Vec<Code>, Vec<Range<u32>>), CompileError> {
         let (mut body, mut ops) = (Vec::new(), Vec::new());
-        // Those of the code around are none of its business.
-        let outside = (std::mem::take(&mut self.open), self.step);
-        for (k, s) in steps.iter().enumerate() {
+        let outside = self.enter(scope, plan);
+        for (k, s) in plan.steps.iter().enumerate() {
             self.step = k;
             let first = self.program.ops.len() as u32;
             self.wait_for(scope, Some(s), &mut body);
@@ -89,8 +112,19 @@ impl<'c> Generator<'c> {
             ops.push(first..self.program.ops.len() as u32);
         }
         self.wait_for(scope, None, &mut body);
-        (self.open, self.step) = outside;
+        self.leave(outside);
         Ok((body, ops))
+    }
+
+    /// Starts another plan. Transfers of the code around are none of its business.
+    fn enter(&mut self, scope: &Scope<'_>, plan: &Plan) -> Outside {
+        let ends = std::mem::replace(&mut self.ends, overlap::ends(scope.g, plan));
+        let queue = std::mem::take(&mut self.queue);
+        Outside { open: std::mem::take(&mut self.open), step: self.step, ends, queue }
+    }
+
+    fn leave(&mut self, outside: Outside) {
+        Outside { open: self.open, step: self.step, ends: self.ends, queue: self.queue } = outside;
     }
 
     fn fusion(&mut self, scope: &Scope<'_>, f: &Fusion, body: &mut Vec<Code>) -> Result<(), CompileError> {
@@ -172,7 +206,7 @@ fn generate_kernel(
             break;
         }
     }
-    let n = g.node(f.root);
+    let n = g.node(f.root());
     Err(CompileError::Kernel { name: n.name.to_owned(), place: n.location.clone(), reason })
 }
 
@@ -196,7 +230,7 @@ fn attempt(
 }
 
 fn info(g: &Graph, f: &Fusion, cores: u32) -> OpInfo {
-    let root = g.node(f.root);
+    let root = g.node(f.root());
     let maps = f.nodes.iter().filter(|n| matches!(n.kind, crate::lower::expr::Kind::Map(..))).count();
     let name = match &f.product {
         Some(p) => {

@@ -2,12 +2,13 @@
 //!
 //! Collectives run along mesh axes, so the devices of an axis should be neighbours: each axis gets links of the torus to itself where
 //! the sizes allow it. Axes are placed from the last, which changes fastest and usually talks most, to the first. An axis takes the
-//! torus axes whose lengths multiply to its size, walked there and back so that each step is to a neighbour; where none do, it takes a
-//! factor of one, and what is left of that one goes to the next.
+//! torus axes whose lengths multiply to its size, the first of them fastest; where none do, it takes a factor of one, and what is
+//! left of that one goes to the next. [`placement`] says the outcome to the compiler, whose collectives run along the torus axes.
 
+use tpusim_isa::placement::{Level, NetworkAxis, Placement};
 use tpusim_isa::pod::{Peer, Table};
 use tpusim_isa::program::Program;
-use tpusim_isa::topology::AXES;
+use tpusim_isa::topology::{AXES, DeviceId};
 use tpusim_sim::network::Cluster;
 
 /// A digit of a device's number: it counts `size` steps of `stride`.
@@ -45,16 +46,31 @@ pub fn assign(cluster: &Cluster, sizes: &[u64]) -> Option<Vec<u32>> {
             let mut at = rest % *size as u32;
             rest /= *size as u32;
             for d in axis {
-                // There and back, so that each step is to a neighbour.
-                let (digit, higher) = (at % d.size, at / d.size);
-                let digit = if higher % 2 == 1 { d.size - 1 - digit } else { digit };
-                device += digit * d.stride;
-                at = higher;
+                device += at % d.size * d.stride;
+                at /= d.size;
             }
         }
         device
     };
     Some((0..devices).map(device).collect())
+}
+
+/// Where the device of each position is.
+pub fn placement(cluster: &Cluster, devices: &[u32]) -> Placement {
+    let slice = &cluster.slice;
+    let mut axes = vec![NetworkAxis { length: slice.devices_per_chip(), level: Level::Die, closed: true }];
+    for axis in 0..AXES {
+        let closed = slice.wraps(axis) && !slice.twists(axis);
+        axes.push(NetworkAxis { length: slice.dims()[axis], level: Level::Torus, closed });
+    }
+    axes.push(NetworkAxis { length: cluster.slices, level: Level::Slices, closed: true });
+    let at = |d: &u32| {
+        let (chip, die) = cluster.chip_of(DeviceId(*d));
+        let (number, chip) = cluster.place(chip);
+        let [x, y, z] = slice.coord(chip);
+        vec![die, x, y, z, number]
+    };
+    Placement { axes, at: devices.iter().map(at).collect() }
 }
 
 /// Takes digits of `size` in all out of what is free.
@@ -118,7 +134,7 @@ pub fn place(program: &mut Program, to: &[u32]) {
 mod tests {
     use super::*;
     use tpusim_isa::chip::ChipSpec;
-    use tpusim_isa::topology::{DeviceId, Topology};
+    use tpusim_isa::topology::Topology;
 
     fn cluster(chip: &str, shape: &str) -> Cluster {
         let chip = ChipSpec::load(chip).unwrap();
@@ -148,13 +164,14 @@ mod tests {
         worst
     }
 
-    // Oracle: routes. An axis of whole torus axes is a chain of neighbours; one that shares an axis makes jumps.
+    // Oracle: routes. An axis of several torus axes goes on in the next row, round the wrap where there is one; one that shares an
+    // axis makes jumps.
     #[test]
     fn axes_lie_along_the_torus() {
         assert_eq!(worst_hops(&cluster("v5e", "4x2"), &[4, 2]), [1, 1]);
-        assert_eq!(worst_hops(&cluster("v5p", "8x8x16"), &[64, 16]), [1, 1]);
-        assert_eq!(worst_hops(&cluster("v5p", "4x4x4"), &[16, 4]), [1, 1]);
-        assert_eq!(worst_hops(&cluster("v7x", "2x2x1"), &[4, 2]), [1, 0]);
+        assert_eq!(worst_hops(&cluster("v5p", "8x8x16"), &[64, 16]), [2, 1]);
+        assert_eq!(worst_hops(&cluster("v5p", "4x4x4"), &[16, 4]), [2, 1]);
+        assert_eq!(worst_hops(&cluster("v7x", "2x2x1"), &[4, 2]), [2, 0]);
         assert_eq!(worst_hops(&cluster("v5e", "16x16"), &[32, 8]), [8, 1]);
     }
 

@@ -38,7 +38,7 @@ use tpusim_isa::program::Program;
 use tpusim_sim::Fault;
 use tpusim_sim::profile::Profile;
 
-pub use layout::assign;
+pub use layout::{assign, placement};
 pub use pod::{PodExecutable, PodExecution};
 pub use sim::{Mode, SimDriver, SimExecutable};
 

@@ -1,6 +1,6 @@
 //! Programs on simulated pods: cut over a mesh, compiled once for all devices, placed on the torus, run.
 
-use tpusim_backend::compile::compile;
+use tpusim_backend::compile::compile_placed;
 use tpusim_backend::hlo::{Module, TensorType, Verified};
 use tpusim_backend::partition::{Partitioned, assemble, cut, partition};
 use tpusim_isa::chip::ChipSpec;
@@ -8,7 +8,7 @@ use tpusim_isa::program::Program;
 use tpusim_sim::network::Cluster;
 use tpusim_sim::pod::{PodOptions, PodProfile, execute, time};
 
-use crate::layout::{assign, place};
+use crate::layout::{assign, place, placement};
 use crate::sim::{signature, validate};
 use crate::{DriverError, Mode};
 
@@ -55,7 +55,7 @@ impl PodExecutable {
             slice: cluster.slice.to_string(),
             has: u64::from(cluster.devices()),
         })?;
-        let mut program = compile(&partitioned.module, chip)?;
+        let mut program = compile_placed(&partitioned.module, chip, &placement(cluster, &devices))?;
         if cfg!(debug_assertions) {
             validate(&program, chip)?;
         }

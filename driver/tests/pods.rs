@@ -3,20 +3,27 @@
 
 mod common;
 
+use tpusim_backend::compile::{compile, compile_placed};
 use tpusim_backend::eval::{EvalOptions, Tensor, eval_spmd};
 use tpusim_backend::front::parse_text;
 use tpusim_backend::hlo::{Module, Verified, verify};
+use tpusim_driver::placement;
 use tpusim_isa::topology::Topology;
 use tpusim_sim::network::Cluster;
 use tpusim_sim::pod::{PodOptions, execute, time};
 
-use common::{chip, compiled};
+use common::{checked, chip};
 
 const SLICES: [(&str, &str); 3] = [("v5e", "4x2"), ("v5p", "2x2x2"), ("v7x", "2x2x1")];
+const SIXTEEN: [(&str, &str); 3] = [("v5e", "4x4"), ("v5p", "4x4x1"), ("v7x", "4x2x1")];
 
 fn module(body: &str, params: &str, results: &str) -> Verified<Module> {
+    module_for(8, body, params, results)
+}
+
+fn module_for(devices: usize, body: &str, params: &str, results: &str) -> Verified<Module> {
     let text = format!(
-        "module @m attributes {{mhlo.num_partitions = 8 : i32}} {{\n  func.func public @main({params}) -> ({results}) {{\n{body}\n  }}\n}}"
+        "module @m attributes {{mhlo.num_partitions = {devices} : i32}} {{\n  func.func public @main({params}) -> ({results}) {{\n{body}\n  }}\n}}"
     );
     let m = parse_text(&text, "pods.mlir").unwrap_or_else(|e| panic!("{e:?}\n{text}"));
     verify(m).unwrap_or_else(|e| panic!("{e:?}\n{text}"))
@@ -39,13 +46,24 @@ fn inputs(m: &Module, device: u32) -> Vec<Tensor> {
 }
 
 fn check(m: &Verified<Module>) {
-    let own: Vec<Vec<Tensor>> = (0..8).map(|d| inputs(m, d)).collect();
+    // Where devices are may be known or not.
+    let eight = |known: bool| SLICES.map(|(name, shape)| (name, shape, 1, known));
+    check_on(m, 8, &[eight(true), eight(false)].concat());
+}
+
+fn check_on(m: &Verified<Module>, devices: u32, slices: &[(&str, &str, u32, bool)]) {
+    let own: Vec<Vec<Tensor>> = (0..devices).map(|d| inputs(m, d)).collect();
     let want = eval_spmd(m, &own, &EvalOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let bytes: Vec<Vec<Vec<u8>>> = own.iter().map(|d| d.iter().map(|t| t.bytes().to_vec()).collect()).collect();
-    for (name, shape) in SLICES {
+    for &(name, shape, slices, known) in slices {
         let chip = chip(name);
-        let program = compiled(m, &chip).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let cluster = Cluster { slice: Topology::parse(&chip, shape).unwrap(), slices: 1 };
+        let cluster = Cluster { slice: Topology::parse(&chip, shape).unwrap(), slices };
+        let at = placement(&cluster, &(0..devices).collect::<Vec<u32>>());
+        let program = if known { compile_placed(m, &chip, &at) } else { compile(m, &chip) };
+        let program = program.unwrap_or_else(|e| panic!("{name}: {e}"));
+        checked(&program, &chip).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let timed =
+            time(&program, &chip, &cluster, &PodOptions::default()).unwrap_or_else(|e| panic!("{name} {shape}: {e}"));
         for poison in [false, true] {
             let mut opts = PodOptions::default();
             opts.run.poison = poison;
@@ -56,13 +74,12 @@ fn check(m: &Verified<Module>) {
                     let at = o.iter().zip(want).position(|(a, b)| a != b);
                     assert!(
                         o.len() == want.len() && at.is_none(),
-                        "{name} {shape} device {d} output {k}: byte {at:?} of {}, {poison}",
+                        "{name} {shape} placed {known} device {d} output {k}: byte {at:?} of {}, {poison}",
                         o.len()
                     );
                 }
             }
-            let timed = time(&program, &chip, &cluster, &PodOptions::default()).unwrap();
-            assert_eq!(timed.end, run.profile.end, "{name} {shape}");
+            assert_eq!(timed.end, run.profile.end, "{name} {shape} placed {known}");
         }
     }
 }
@@ -147,6 +164,18 @@ fn all_to_all_and_permute() {
     }
 }
 
+#[test]
+fn broadcast() {
+    for groups in [ALL, PAIRS, FOURS] {
+        for t in ["3x7xf32", "64x129xbf16", "5xi32"] {
+            let body = format!(
+                "    %0 = \"stablehlo.collective_broadcast\"(%arg0) <{{replica_groups = {groups}, channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>}}> : (tensor<{t}>) -> tensor<{t}>\n    return %0 : tensor<{t}>"
+            );
+            check(&module(&body, &format!("%arg0: tensor<{t}>"), &format!("tensor<{t}>")));
+        }
+    }
+}
+
 // Work before, between and after, and each device's own number.
 #[test]
 fn collectives_among_other_work() {
@@ -164,4 +193,39 @@ fn collectives_among_other_work() {
         region = region("add", "f32")
     );
     check(&module(&body, "%arg0: tensor<8x16xf32>", "tensor<32x16xf32>, tensor<8x16xf32>"));
+}
+
+// Groups that are boxes of two and three axes, dies and slices among them, and some that are none.
+#[test]
+fn collectives_along_several_axes() {
+    let sixteen = |all: &[usize]| {
+        let rows: Vec<String> = all.chunks(16).map(|r| format!("{r:?}")).collect();
+        format!("dense<[{}]> : tensor<1x16xi64>", rows.join(", "))
+    };
+    let straight: Vec<usize> = (0..16).collect();
+    let mixed: Vec<usize> = (0..16).map(|k| k * 5 % 16).collect();
+    let halves = "dense<[[0, 1, 4, 5, 8, 9, 12, 13], [2, 3, 6, 7, 10, 11, 14, 15]]> : tensor<2x8xi64>".to_owned();
+    let slices: Vec<(&str, &str, u32, bool)> = SIXTEEN
+        .map(|(name, shape)| (name, shape, 1, true))
+        .into_iter()
+        .chain([("v5p", "2x2x2", 2, true), ("v7x", "2x1x1", 4, true), ("v5p", "4x1x1", 4, true)])
+        .collect();
+    for (groups, n) in [(sixteen(&straight), 16), (sixteen(&mixed), 16), (halves, 8)] {
+        // Large enough for several strands, small enough for one, and of few rows that are long.
+        for (a, b) in [(16, 4096), (48, 10), (3, 16 * 2080)] {
+            let dim = usize::from(a == 3);
+            let mut part = [a, b];
+            part[dim] /= n;
+            let [c, d] = part;
+            let body = format!(
+                "    %0 = \"stablehlo.reduce_scatter\"(%arg0) <{{scatter_dimension = {dim} : i64, replica_groups = {groups}, {CHANNEL}}}> {region} : (tensor<{a}x{b}xf32>) -> tensor<{c}x{d}xf32>
+    %1 = \"stablehlo.all_gather\"(%0) <{{all_gather_dim = {dim} : i64, replica_groups = {groups}, {CHANNEL}}}> : (tensor<{c}x{d}xf32>) -> tensor<{a}x{b}xf32>
+    %2 = \"stablehlo.all_reduce\"(%arg0) <{{replica_groups = {groups}, {CHANNEL}}}> {region} : (tensor<{a}x{b}xf32>) -> tensor<{a}x{b}xf32>
+    return %0, %1, %2 : tensor<{c}x{d}xf32>, tensor<{a}x{b}xf32>, tensor<{a}x{b}xf32>",
+                region = region("add", "f32")
+            );
+            let results = format!("tensor<{c}x{d}xf32>, tensor<{a}x{b}xf32>, tensor<{a}x{b}xf32>");
+            check_on(&module_for(16, &body, &format!("%arg0: tensor<{a}x{b}xf32>"), &results), 16, &slices);
+        }
+    }
 }

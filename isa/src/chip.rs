@@ -152,6 +152,8 @@ pub struct OverheadSpec {
     pub entry_cycles: Sourced<u32>,
     /// Seconds between two DMAs that one core's descriptor engine starts.
     pub dma_issue_s: Sourced<f64>,
+    /// Seconds from the start of a transfer between devices to the first instruction of its code.
+    pub transfer_launch_s: Sourced<f64>,
 }
 
 /// Interconnect of the chip.

@@ -20,6 +20,7 @@ pub mod chip;
 mod limits;
 pub mod num;
 pub mod op;
+pub mod placement;
 pub mod pod;
 pub mod program;
 #[cfg(any(test, feature = "testing"))]

@@ -70,7 +70,7 @@ pub enum Node {
         /// The branches, at least one.
         branches: Vec<Vec<Node>>,
     },
-    /// Hands a transfer's code to its queue and goes on. Not inside an operation or another transfer.
+    /// Hands a transfer's code to its queue and goes on. Not inside an operation, nor inside a transfer whose queue is not before.
     Start {
         /// Index into [`Program::transfers`].
         transfer: u32,
@@ -195,21 +195,29 @@ pub struct OpInfo {
     pub modelled_cycles: u64,
 }
 
-/// Which kind of data-dependent control flow a [`FlowInfo`] is about.
+/// Which kind of control flow a [`FlowInfo`] is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FlowKind {
     /// A [`Node::While`].
     While,
     /// A [`Node::Case`].
     Case,
+    /// A [`Node::Case`] that no data decides: its register follows the counters of loops around it.
+    Counted,
 }
 
 impl FlowKind {
-    /// `while` or `case`.
+    /// Whether a flow of this kind may be that of a node of kind `node`.
+    pub fn fits(self, node: FlowKind) -> bool {
+        self == node || (self, node) == (FlowKind::Counted, FlowKind::Case)
+    }
+
+    /// `while`, `case` or `counted`.
     pub const fn name(self) -> &'static str {
         match self {
             FlowKind::While => "while",
             FlowKind::Case => "case",
+            FlowKind::Counted => "counted",
         }
     }
 }

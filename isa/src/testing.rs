@@ -119,10 +119,8 @@ fn arb_info() -> impl Strategy<Value = OpInfo> {
 
 fn arb_flow() -> impl Strategy<Value = FlowInfo> {
     let text = ".{0,12}";
-    (text, text, any::<bool>()).prop_map(|(name, location, is_while)| {
-        let kind = if is_while { FlowKind::While } else { FlowKind::Case };
-        FlowInfo { name, location, kind }
-    })
+    let kind = prop_oneof![Just(FlowKind::While), Just(FlowKind::Case), Just(FlowKind::Counted)];
+    (text, text, kind).prop_map(|(name, location, kind)| FlowInfo { name, location, kind })
 }
 
 fn arb_data() -> impl Strategy<Value = Vec<u8>> {

@@ -201,9 +201,14 @@ impl Topology {
         self.wrap[axis]
     }
 
+    /// Whether crossing the wrap of an axis changes other coordinates too.
+    pub fn twists(&self, axis: usize) -> bool {
+        self.twist[axis].iter().any(|&t| t != 0)
+    }
+
     /// Whether wraps are twisted.
     pub fn is_twisted(&self) -> bool {
-        self.twist.iter().flatten().any(|&t| t != 0)
+        (0..AXES).any(|a| self.twists(a))
     }
 
     /// Number of chips.

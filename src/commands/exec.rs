@@ -40,13 +40,13 @@ impl Exec {
     /// Runs the command.
     pub fn run(self) -> Result<(), Failure> {
         self.engine.check()?;
-        self.report.check(self.engine.mode)?;
+        self.report.check(self.engine.mode())?;
         let program = super::asm::read(&self.file)?;
         let chip = load(&program.chip, &self.set)?;
         super::asm::check(&program, &chip, &self.file)?;
         let params = sizes(&program, |k| if let BufferKind::Param(n) = k { Some(*n) } else { None })?;
         let outputs = sizes(&program, |k| if let BufferKind::Output(n) = k { Some(*n) } else { None })?;
-        let inputs = match self.engine.mode {
+        let inputs = match self.engine.mode() {
             ModeArg::Time if !self.inputs.given() => Vec::new(),
             _ => load_untyped(&self.inputs, &params)?,
         };
@@ -58,7 +58,7 @@ impl Exec {
         let run = executable.execute(&inputs)?;
         drop(progress);
         let Some(program) = executable.program() else { return Ok(()) };
-        self.report.write(self.engine.mode, (program, driver.chip()), run, executable.outputs(), "")
+        self.report.write(self.engine.mode(), (program, driver.chip()), run, executable.outputs(), "")
     }
 }
 

@@ -8,12 +8,13 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, CellAlignment, LineStyle, Table};
 use serde::Serialize;
 use tpusim_isa::chip::ChipSpec;
-use tpusim_isa::program::Program;
+use tpusim_isa::program::{BufferKind, Program};
 use tpusim_sim::network::{Cluster, Port};
 use tpusim_sim::pod::PodProfile;
 use tpusim_sim::pod::profile::DeviceProfile;
 
 use crate::report::clip;
+use crate::training::{Training, TrainingReport};
 use crate::units::{memory, percent, seconds, si};
 
 /// An operation of the slowest device.
@@ -48,6 +49,8 @@ pub struct PodTransfer {
     pub time_s: f64,
     /// Seconds the device waited for it, of all runs.
     pub exposed_s: f64,
+    /// Whether it runs beside another iteration of its loop, so that its result has an array throughout.
+    pub pipelined: bool,
 }
 
 /// What the links in one direction did, over all chips.
@@ -98,10 +101,18 @@ pub struct PodReport {
     pub control_s: f64,
     /// Bytes of HBM of one device at the worst moment.
     pub hbm_peak_bytes: u64,
+    /// Of them, arrays that stay from run to run: parameters and results, for a training step weights and optimizer state.
+    pub hbm_arguments_bytes: u64,
+    /// Of them, constants of the program.
+    pub hbm_constants_bytes: u64,
+    /// Of them, what is left for temporaries.
+    pub hbm_temporaries_bytes: u64,
     /// Bytes of HBM of one device that programs may use.
     pub hbm_capacity_bytes: u64,
     /// Messages times the links they crossed.
     pub messages: u64,
+    /// What the step reaches, if it trains a model.
+    pub training: Option<TrainingReport>,
     /// Operations, longest first.
     pub ops: Vec<PodOp>,
     /// Transfers, longest waits first.
@@ -114,7 +125,7 @@ impl PodReport {
     /// The report of a run.
     pub fn new(program: &Program, chip: &ChipSpec, cluster: &Cluster, p: &PodProfile, mode: &str) -> PodReport {
         let none = DeviceProfile::default();
-        let slowest = p.devices.iter().reduce(|a, b| if b.end > a.end { b } else { a }).unwrap_or(&none);
+        let slowest = slowest(p).unwrap_or(&none);
         let time_s = p.end.seconds();
         let (mut mxu_s, mut vector_s, mut flops_device, mut ideal) = (0.0, 0.0, 0.0, 0.0);
         let mut ops = Vec::new();
@@ -129,7 +140,7 @@ impl PodReport {
         ops.sort_by(|a, b| b.time_s.total_cmp(&a.time_s));
         let mut transfers = Vec::new();
         for (info, &(runs, time, exposed)) in
-            program.transfers.iter().zip(&slowest.transfer_totals).filter(|(_, t)| t.0 > 0)
+            program.transfers.iter().zip(&slowest.transfer_totals).filter(|(i, t)| t.0 > 0 && i.queue == 0)
         {
             transfers.push(PodTransfer {
                 name: info.name.clone(),
@@ -139,11 +150,14 @@ impl PodReport {
                 bytes: info.bytes,
                 time_s: time.seconds(),
                 exposed_s: exposed.seconds(),
+                pipelined: info.queue > 0,
             });
         }
         transfers.sort_by(|a, b| b.exposed_s.total_cmp(&a.exposed_s));
-        let exposed_s: f64 = transfers.iter().map(|t| t.exposed_s).sum();
-        let transfer_s: f64 = transfers.iter().map(|t| t.time_s).sum();
+        // From zero, as the sum of nothing is -0.
+        let exposed_s = transfers.iter().fold(0.0, |sum, t| sum + t.exposed_s);
+        let transfer_s = transfers.iter().fold(0.0, |sum, t| sum + t.time_s);
+        let (hbm_arguments_bytes, hbm_constants_bytes) = lasting(program);
         PodReport {
             program: program.name.clone(),
             chip: chip.name.clone(),
@@ -161,12 +175,30 @@ impl PodReport {
             hidden_s: (transfer_s - exposed_s).max(0.0),
             control_s: (time_s - mxu_s - vector_s - exposed_s).max(0.0),
             hbm_peak_bytes: program.hbm_peak_bytes,
+            hbm_arguments_bytes,
+            hbm_constants_bytes,
+            hbm_temporaries_bytes: program.hbm_peak_bytes.saturating_sub(hbm_arguments_bytes + hbm_constants_bytes),
             hbm_capacity_bytes: *chip.hbm.usable_bytes_device,
             messages: p.messages,
+            training: None,
             ops,
             transfers,
             links: links(p, time_s),
         }
+    }
+
+    /// With what the step reaches as training of a model.
+    pub fn trains(mut self, step: Training, chip: &ChipSpec) -> PodReport {
+        self.training = Some(TrainingReport::new(step, chip, self.devices, self.time_s));
+        self
+    }
+
+    /// What takes most of the time, and its share: `MXU`, `vector`, `network` (waiting for transfers) or `control`.
+    pub fn bound(&self) -> (&'static str, f64) {
+        let all =
+            [("MXU", self.mxu_s), ("vector", self.vector_s), ("network", self.exposed_s), ("control", self.control_s)];
+        let most = all.into_iter().reduce(|a, b| if b.1 > a.1 { b } else { a }).unwrap_or(("MXU", 0.0));
+        (most.0, if self.time_s > 0.0 { most.1 / self.time_s } else { 0.0 })
     }
 
     /// As JSON.
@@ -191,17 +223,17 @@ impl PodReport {
         );
         let mut line = |name: &str, value: String| out.push_str(&format!("  {name:<12}{value}\n"));
         let share = |s: f64| percent(if self.time_s > 0.0 { s / self.time_s } else { 0.0 });
-        line("time", seconds(self.time_s));
+        if let Some(t) = &self.training {
+            t.lines(self.time_s, &mut line);
+        }
         let rate = if self.time_s > 0.0 { self.flops_device / self.time_s } else { 0.0 };
-        line(
-            "MFU",
-            format!(
-                "{} ({} useful on each device, {})",
-                percent(self.mfu),
-                si(self.flops_device, "FLOP"),
-                si(rate, "FLOP/s")
-            ),
-        );
+        let (share_of_peak, done, rate) = (percent(self.mfu), si(self.flops_device, "FLOP"), si(rate, "FLOP/s"));
+        if self.training.is_none() {
+            line("time", seconds(self.time_s));
+            line("MFU", format!("{share_of_peak} ({done} useful on each device, {rate})"));
+        } else {
+            line("HFU", format!("{share_of_peak} ({done} on each device with what is computed again, {rate})"));
+        }
         line("MXU work", format!("{} ({})", seconds(self.mxu_s), share(self.mxu_s)));
         line("other work", format!("{} ({})", seconds(self.vector_s), share(self.vector_s)));
         line(
@@ -213,14 +245,22 @@ impl PodReport {
                 seconds(self.hidden_s)
             ),
         );
+        let beside: Vec<u64> = self.transfers.iter().filter(|t| t.pipelined).map(|t| t.bytes).collect();
+        if !beside.is_empty() {
+            let bytes = si(beside.iter().sum::<u64>() as f64, "B");
+            line("pipelined", format!("{} transfers beside other iterations, with {bytes} of results", beside.len()));
+        }
         line("control", format!("{} ({})", seconds(self.control_s), share(self.control_s)));
         line(
             "HBM memory",
             format!(
-                "{} of {} on each device ({})",
+                "{} of {} on each device ({}): {} {}, {} temporaries",
                 memory(self.hbm_peak_bytes),
                 memory(self.hbm_capacity_bytes),
-                percent(self.hbm_peak_bytes as f64 / self.hbm_capacity_bytes.max(1) as f64)
+                percent(self.hbm_peak_bytes as f64 / self.hbm_capacity_bytes.max(1) as f64),
+                memory(self.hbm_arguments_bytes),
+                if self.training.is_some() { "weights and optimizer state" } else { "parameters and results" },
+                memory(self.hbm_temporaries_bytes),
             ),
         );
         line(
@@ -284,6 +324,31 @@ impl PodReport {
         let o = longest(true);
         format!("- {} of the time is products at {reached} of the MXUs' peak, longest `{o}`.\n", share(self.mxu_s))
     }
+}
+
+/// The device that ends last, of several the first.
+pub(crate) fn slowest(p: &PodProfile) -> Option<&DeviceProfile> {
+    p.devices.iter().reduce(|a, b| if b.end > a.end { b } else { a })
+}
+
+/// Bytes of the arrays that stay, parameters and results where they share memory once, and of constants.
+fn lasting(program: &Program) -> (u64, u64) {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    let mut constants = 0;
+    for b in &program.buffers {
+        match b.kind {
+            BufferKind::Param(_) | BufferKind::Output(_) => ranges.push((b.offset, b.offset + b.bytes)),
+            BufferKind::Constant(_) => constants += b.bytes,
+            _ => {}
+        }
+    }
+    ranges.sort_unstable();
+    let (mut bytes, mut top) = (0, 0);
+    for (from, to) in ranges {
+        bytes += to.saturating_sub(from.max(top));
+        top = top.max(to);
+    }
+    (bytes, constants)
 }
 
 fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {

@@ -6,14 +6,23 @@ use tpusim_driver::{Driver, Mode, SimDriver};
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::DType;
 use tpusim_workloads::llm::{
-    BETA1, BETA2, EPSILON, MODELS, Mesh, Model, Norm, Optimizer, Options, RATE, Remat, train_step,
+    BETA1, BETA2, EPSILON, Experts, Keep, Latent, MODELS, Mesh, Mlp, Model, Norm, Optimizer, Options, Products, RATE,
+    Remat, Routing, train_step,
 };
 
 /// Two layers that are small enough to differentiate by hand.
 fn tiny(name: &str) -> Model {
     let m = *Model::find(name).unwrap();
     let kv_heads = if m.kv_heads == m.heads { 4 } else { 2 };
-    Model { layers: 2, d: 32, ff: 24, heads: 4, kv_heads, dim: 8, vocab: 64, context: 20, ..m }
+    let experts = m.experts.map(|e| Experts {
+        count: 4,
+        active: 2,
+        shared: e.shared,
+        ff: 12,
+        dense_layers: e.dense_layers.min(1),
+    });
+    let latent = m.latent.map(|_| Latent { q_rank: 12, kv_rank: 10, nope: 6, rope: 4, value: 8 });
+    Model { layers: 2, d: 32, ff: 24, heads: 4, kv_heads, dim: 8, vocab: 64, context: 20, experts, latent, ..m }
 }
 
 const OPTIONS: Options = Options {
@@ -25,7 +34,11 @@ const OPTIONS: Options = Options {
     dtype: DType::F32,
     weights: DType::F32,
     state: DType::F32,
+    first_moment: None,
+    microbatches: 1,
     attention_block: Some(4),
+    products: Products::Plain,
+    routing: Routing::Capacity(1.25),
 };
 
 struct Param {
@@ -74,6 +87,7 @@ fn inputs(module: &Verified<Module>) -> Vec<Tensor> {
 /// The model in plain loops of f64.
 struct Plain<'a> {
     m: &'a Model,
+    routing: Routing,
     names: Vec<String>,
     weights: Vec<Vec<f64>>,
 }
@@ -95,9 +109,14 @@ impl Plain<'_> {
     }
 
     fn of(&self, layer: usize, name: &str) -> Option<&[f64]> {
-        let all = self.find(&format!("layers/{name}"))?;
-        let n = all.len() / self.m.layers as usize;
-        Some(&all[layer * n..][..n])
+        let first = self.m.experts.map_or(0, |e| e.dense_layers as usize);
+        let (stack, at, count) = match layer.checked_sub(first) {
+            Some(at) => ("layers", at, self.m.layers as usize - first),
+            None => ("dense", layer, first),
+        };
+        let all = self.find(&format!("{stack}/{name}"))?;
+        let n = all.len() / count;
+        Some(&all[at * n..][..n])
     }
 
     fn norm(&self, x: &[f64], w: &[f64], bias: Option<&[f64]>) -> Vec<f64> {
@@ -121,11 +140,14 @@ impl Plain<'_> {
 
     /// Queries or keys `(batch, seq, heads, dim)`, normalised and rotated.
     fn positioned(&self, x: Vec<f64>, layer: usize, norm: &str, heads: usize, seq: usize) -> Vec<f64> {
-        let dim = self.m.dim as usize;
         let x = match self.of(layer, norm) {
             Some(w) => self.norm(&x, w, None),
             None => x,
         };
+        self.rotated(x, heads, self.m.dim as usize, seq)
+    }
+
+    fn rotated(&self, x: Vec<f64>, heads: usize, dim: usize, seq: usize) -> Vec<f64> {
         let Some(base) = self.m.rope_base else { return x };
         let half = dim / 2;
         let rotated = |i: usize| {
@@ -137,12 +159,39 @@ impl Plain<'_> {
         (0..x.len()).map(rotated).collect()
     }
 
+    /// Queries, keys and values of latent attention.
+    fn latent(&self, h: &[f64], layer: usize, seq: usize) -> [Vec<f64>; 3] {
+        let l = self.m.latent.unwrap();
+        let [kv_rank, nope, rope] = [l.kv_rank, l.nope, l.rope].map(|n| n as usize);
+        let (heads, d) = (self.m.heads as usize, self.m.d as usize);
+        let w = |name: &str| self.of(layer, name).unwrap();
+        // Each row's channels before and from `at` on.
+        let split = |x: &[f64], n: usize, at: usize| -> [Vec<f64>; 2] {
+            [x.chunks(n).flat_map(|r| r[..at].to_vec()).collect(), x.chunks(n).flat_map(|r| r[at..].to_vec()).collect()]
+        };
+        let join = |a: &[f64], n: usize, b: &[f64], m: usize| -> Vec<f64> {
+            a.chunks(n).zip(b.chunks(m)).flat_map(|(a, b)| [a, b].concat()).collect()
+        };
+        let qn = self.norm(&matmul(h, w("wq_a"), d), w("q_a_norm"), None);
+        let [plain, turned] = split(&matmul(&qn, w("wq_b"), l.q_rank as usize), nope + rope, nope);
+        let q = join(&plain, nope, &self.rotated(turned, heads, rope, seq), rope);
+        let [low, shared] = split(&matmul(h, w("wkv_a"), d), kv_rank + rope, kv_rank);
+        let kv = matmul(&self.norm(&low, w("kv_norm"), None), w("wkv_b"), kv_rank);
+        let [plain, v] = split(&kv, nope + l.value as usize, nope);
+        let shared = self.rotated(shared, 1, rope, seq);
+        let shared: Vec<f64> = shared.chunks(rope).flat_map(|r| r.repeat(heads)).collect();
+        [q, join(&plain, nope, &shared, rope), v]
+    }
+
     fn attention(&self, q: &[f64], k: &[f64], v: &[f64], seq: usize) -> Vec<f64> {
-        let (heads, kv, dim) = (self.m.heads as usize, self.m.kv_heads as usize, self.m.dim as usize);
-        let mut out = vec![0.0; q.len()];
+        let (heads, kv) = (self.m.heads as usize, self.m.kv_heads as usize);
+        let (dim, value) = self.m.latent.map_or((self.m.dim, self.m.dim), |l| (l.nope + l.rope, l.value));
+        let (dim, value) = (dim as usize, value as usize);
+        let mut out = vec![0.0; q.len() / dim * value];
         for at in 0..q.len() / dim {
             let (head, t, batch) = (at % heads, at / heads % seq, at / heads / seq);
             let row = |x: &[f64], c: usize| {
+                let dim = x.len() * heads / kv / (q.len() / dim);
                 let from = ((batch * seq + c) * kv + head / (heads / kv)) * dim;
                 x[from..from + dim].to_vec()
             };
@@ -151,10 +200,46 @@ impl Plain<'_> {
             let weights: Vec<f64> = (0..=t).map(|c| score(c).exp()).collect();
             let sum: f64 = weights.iter().sum();
             for (c, w) in weights.iter().enumerate() {
-                out[at * dim..][..dim].iter_mut().zip(row(v, c)).for_each(|(o, v)| *o += w / sum * v);
+                out[at * value..][..value].iter_mut().zip(row(v, c)).for_each(|(o, v)| *o += w / sum * v);
             }
         }
         out
+    }
+
+    /// What the experts of a layer add, token by token in order; one that is full takes no more.
+    fn experts(&self, h: &[f64], layer: usize) -> Vec<f64> {
+        let (e, d) = (self.m.experts.unwrap(), self.m.d as usize);
+        let (count, active, ff) = (e.count as usize, e.active as usize, e.ff as usize);
+        let logits = matmul(h, self.of(layer, "router").unwrap(), d);
+        let fair = h.len() / d * active / count;
+        let most = match self.routing {
+            Routing::Capacity(factor) => (fair as f64 * factor).ceil() as usize,
+            Routing::Balanced => fair,
+        };
+        let mut taken = vec![0; count];
+        let mut y = vec![0.0; h.len()];
+        for (t, logits) in logits.chunks(count).enumerate() {
+            let mut order: Vec<usize> = (0..count).collect();
+            order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
+            let ids: Vec<usize> = match self.routing {
+                Routing::Capacity(_) => order[..active].to_vec(),
+                Routing::Balanced => (0..active).map(|j| (t * active + j) % count).collect(),
+            };
+            let sum: f64 = ids.iter().map(|i| logits[*i].exp()).sum();
+            for id in ids {
+                taken[id] += 1;
+                if taken[id] > most {
+                    continue;
+                }
+                let w = |name: &str| &self.of(layer, name).unwrap()[id * d * ff..][..d * ff];
+                let row = &h[t * d..][..d];
+                let (g, u) = (matmul(row, w("experts_gate"), d), matmul(row, w("experts_up"), d));
+                let a: Vec<f64> = g.iter().zip(&u).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect();
+                let out = matmul(&a, w("experts_down"), ff);
+                y[t * d..][..d].iter_mut().zip(&out).for_each(|(y, o)| *y += logits[id].exp() / sum * o);
+            }
+        }
+        y
     }
 
     fn layer(&self, x: &[f64], layer: usize, seq: usize) -> Vec<f64> {
@@ -165,22 +250,39 @@ impl Plain<'_> {
             self.norm(x, self.of(layer, name).unwrap(), self.of(layer, &format!("{name}_bias")))
         };
         let h = norm(x, "attention_norm");
-        let q = self.positioned(self.product(&h, layer, "wq", "bq", d), layer, "q_norm", heads, seq);
-        let k = self.positioned(self.product(&h, layer, "wk", "bk", d), layer, "k_norm", kv, seq);
-        let v = self.product(&h, layer, "wv", "bv", d);
-        let o = self.attention(&q, &k, &v, seq);
-        let x = add(self.product(&o, layer, "wo", "bo", heads * m.dim as usize), x);
-        let h = norm(&x, "mlp_norm");
-        let u = self.product(&h, layer, "up", "up_bias", d);
-        let a: Vec<f64> = if m.norm == Norm::Rms {
-            let g = self.product(&h, layer, "gate", "", d);
-            g.iter().zip(&u).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect()
-        } else {
-            let gelu =
-                |u: f64| 0.5 * u * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (u + 0.044715 * u.powi(3))).tanh());
-            u.iter().map(|u| gelu(*u)).collect()
+        let [q, k, v] = match m.latent {
+            Some(_) => self.latent(&h, layer, seq),
+            None => [
+                self.positioned(self.product(&h, layer, "wq", "bq", d), layer, "q_norm", heads, seq),
+                self.positioned(self.product(&h, layer, "wk", "bk", d), layer, "k_norm", kv, seq),
+                self.product(&h, layer, "wv", "bv", d),
+            ],
         };
-        add(self.product(&a, layer, "down", "down_bias", m.ff as usize), &x)
+        let o = self.attention(&q, &k, &v, seq);
+        let inner = o.len() * d / x.len();
+        let x = add(self.product(&o, layer, "wo", "bo", inner), x);
+        let h = norm(&x, "mlp_norm");
+        let mut x = x;
+        if self.of(layer, "router").is_some() {
+            x = add(self.experts(&h, layer), &x);
+        }
+        if self.of(layer, "up").is_none() {
+            return x;
+        }
+        let u = self.product(&h, layer, "up", "up_bias", d);
+        let gelu = |u: f64| 0.5 * u * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (u + 0.044715 * u.powi(3))).tanh());
+        let gate = |by: &dyn Fn(f64) -> f64| {
+            let g = self.product(&h, layer, "gate", "", d);
+            g.iter().zip(&u).map(|(g, u)| by(*g) * u).collect()
+        };
+        let a: Vec<f64> = match m.mlp {
+            Mlp::Silu => gate(&|g| g / (1.0 + (-g).exp())),
+            Mlp::GatedGelu => gate(&gelu),
+            Mlp::Gelu => u.iter().map(|u| gelu(*u)).collect(),
+            Mlp::Relu => u.iter().map(|u| u.max(0.0)).collect(),
+        };
+        let width = u.len() * d / h.len();
+        add(self.product(&a, layer, "down", "down_bias", width), &x)
     }
 
     fn loss(&self, tokens: &[i64], targets: &[i64], seq: usize) -> f64 {
@@ -207,11 +309,11 @@ impl Plain<'_> {
     }
 }
 
-fn plain<'a>(m: &'a Model, module: &Verified<Module>, inputs: &[Tensor]) -> Plain<'a> {
+fn plain<'a>(m: &'a Model, routing: Routing, module: &Verified<Module>, inputs: &[Tensor]) -> Plain<'a> {
     let params = params(module);
     let n = params.iter().position(|p| p.name.starts_with("m/") || p.name == "step").unwrap();
     let names = params[..n].iter().map(|p| p.name.clone()).collect();
-    Plain { m, names, weights: inputs[..n].iter().map(Tensor::to_f64).collect() }
+    Plain { m, routing, names, weights: inputs[..n].iter().map(Tensor::to_f64).collect() }
 }
 
 fn near(found: f64, want: f64, tolerance: f64, what: &str) {
@@ -224,7 +326,7 @@ fn check(m: &Model, options: &Options) {
     let module = train_step(m, options).unwrap();
     let inputs = inputs(&module);
     let outputs = eval_module(&module, &inputs).unwrap();
-    let mut plain = plain(m, &module, &inputs);
+    let mut plain = plain(m, options.routing, &module, &inputs);
     let count = plain.names.len();
     let (ids, targets) = (tokens(32, 3), tokens(32, 17));
     let loss = plain.loss(&ids, &targets, 16);
@@ -286,17 +388,73 @@ fn gpt3_step_is_the_gradient() {
     check(&tiny("gpt3-175b"), &Options { remat: Remat::None, ..OPTIONS });
 }
 
+#[test]
+fn gemma_step_is_the_gradient() {
+    let keep = Keep { qkv: true, context: true, ..Keep::default() };
+    check(&Model { kv_heads: 1, ..tiny("gemma-2b") }, &Options { remat: Remat::Keep(keep), ..OPTIONS });
+}
+
+#[test]
+fn relu_step_is_the_gradient() {
+    check(&Model { mlp: Mlp::Relu, tied: true, ..tiny("llama2-7b") }, &OPTIONS);
+}
+
+// Oracle: the whole batch at once; the gradient of a mean is the mean of gradients.
+#[test]
+fn microbatches_add_up() {
+    let m = tiny("qwen3-0.6b");
+    let whole = train_step(&m, &OPTIONS).unwrap();
+    let parts = train_step(&m, &Options { microbatches: 2, ..OPTIONS }).unwrap();
+    let (a, b) = (eval_module(&whole, &inputs(&whole)).unwrap(), eval_module(&parts, &inputs(&parts)).unwrap());
+    let moments = a.len() / 3..a.len();
+    for (i, (a, b)) in a.iter().zip(&b).enumerate().filter(|(i, _)| moments.contains(i)) {
+        let scale = a.to_f64().iter().fold(1e-6f64, |m, v| m.max(v.abs()));
+        let far = a.to_f64().iter().zip(b.to_f64()).fold(0.0f64, |m, (a, b)| m.max((a - b).abs()));
+        assert!(far < 1e-5 * scale, "result {i}: {far} of {scale}");
+    }
+}
+
+#[test]
+fn experts_with_room_are_the_gradient() {
+    check(&tiny("mixtral-8x7b"), &OPTIONS);
+}
+
+#[test]
+fn experts_that_drop_are_the_gradient() {
+    check(&tiny("qwen3-235b-a22b"), &Options { routing: Routing::Capacity(0.6), remat: Remat::Dots, ..OPTIONS });
+}
+
+#[test]
+fn balanced_experts_are_the_gradient() {
+    let m = tiny("mixtral-8x7b");
+    let experts = m.experts.map(|e| Experts { shared: 1, dense_layers: 1, ..e });
+    check(&Model { experts, ..m }, &Options { routing: Routing::Balanced, remat: Remat::None, ..OPTIONS });
+}
+
+#[test]
+fn deepseek_step_is_the_gradient() {
+    check(&tiny("deepseek-v3"), &OPTIONS);
+}
+
+#[test]
+fn deepseek_step_that_keeps_products_is_the_gradient() {
+    let m = tiny("deepseek-v3");
+    let experts = m.experts.map(|e| Experts { dense_layers: 0, ..e });
+    check(&Model { layers: 1, experts, ..m }, &Options { remat: Remat::None, ..OPTIONS });
+}
+
 // Oracle: policies change where values come from, not what they are; blocks of attention only the order of sums.
 #[test]
 fn policies_agree() {
-    for name in ["qwen3-0.6b", "gpt3-175b"] {
+    for name in ["qwen3-0.6b", "gpt3-175b", "deepseek-v3"] {
         let m = tiny(name);
         let run = |options: Options| {
             let module = train_step(&m, &options).unwrap();
             eval_module(&module, &inputs(&module)).unwrap()
         };
         let full = run(OPTIONS);
-        for remat in [Remat::Dots, Remat::None] {
+        let qkv = Remat::Keep(Keep { qkv: true, out: true, ..Keep::default() });
+        for remat in [qkv, Remat::Dots, Remat::None] {
             for (a, b) in full.iter().zip(run(Options { remat, ..OPTIONS })) {
                 assert_eq!(a.bytes(), b.bytes(), "{name} with {remat:?}");
             }
@@ -361,7 +519,7 @@ fn text(attr: Option<&Attr>) -> Option<&str> {
 #[test]
 fn shardings_and_donation() {
     let m = *Model::find("llama3.1-8b").unwrap();
-    let mesh = Mesh { data: 2, fsdp: 16, tensor: 4 };
+    let mesh = Mesh { data: 2, fsdp: 16, tensor: 4, ..Mesh::ONE };
     let module = train_step(&m, &Options { batch: 32, seq: 4096, mesh, ..Options::default() }).unwrap();
     assert_eq!(module.meshes.len(), 1);
     assert_eq!(text(Some(&module.meshes[0].1)), Some("sdy.mesh<[\"data\"=2, \"fsdp\"=16, \"tensor\"=4]>"));
@@ -397,7 +555,7 @@ fn shardings_and_donation() {
 // Oracle: text that is read again is the same program.
 #[test]
 fn sharded_steps_print_and_parse() {
-    let mesh = Mesh { data: 1, fsdp: 2, tensor: 2 };
+    let mesh = Mesh { fsdp: 2, tensor: 2, ..Mesh::ONE };
     for attention_block in [OPTIONS.attention_block, Some(0)] {
         let module = train_step(&tiny("qwen3-0.6b"), &Options { mesh, attention_block, ..OPTIONS }).unwrap();
         let print = |m: &Module| m.to_text(true);
@@ -406,13 +564,12 @@ fn sharded_steps_print_and_parse() {
     }
 }
 
-// Oracle: what is data and what has a program.
+// Oracle: every model of the table has a program.
 #[test]
-fn models_with_experts_are_data_for_now() {
+fn every_model_builds() {
     for m in MODELS {
-        let built = train_step(&Model { layers: 1, ..*m }, &Options { seq: 256, ..Options::default() });
-        let dense = m.experts.is_none() && m.latent.is_none();
-        assert_eq!(built.is_ok(), dense, "{}", m.name);
+        let experts = m.experts.map(|e| Experts { dense_layers: 0, ..e });
+        train_step(&Model { layers: 1, experts, ..*m }, &Options { seq: 256, ..Options::default() }).unwrap();
         assert!(m.useful_flops(1, 256).total() > 0);
     }
 }
@@ -422,7 +579,12 @@ fn models_with_experts_are_data_for_now() {
 #[test]
 fn simulated_chip_agrees_with_the_evaluator() {
     let chip = ChipSpec::load("v5e").unwrap();
-    let cases = [("qwen3-0.6b", Remat::Full), ("llama3.1-8b", Remat::Dots), ("gpt3-175b", Remat::None)];
+    let cases = [
+        ("qwen3-0.6b", Remat::Full),
+        ("llama3.1-8b", Remat::Dots),
+        ("gpt3-175b", Remat::None),
+        ("deepseek-v3", Remat::Full),
+    ];
     for (name, remat) in cases {
         let module = train_step(&tiny(name), &Options { remat, ..OPTIONS }).unwrap();
         let given = inputs(&module);

@@ -15,6 +15,19 @@ use crate::tile::kernel::Scalars;
 use crate::tile::memory::Place;
 use crate::tile::region::RegionPlan;
 
+/// Addresses of the arrays and of the scratch memory of steps of a region of `s`.
+fn inside(scope: &Scope<'_>, s: &SpecialStep, r: &RegionPlan) -> (Vec<Option<u64>>, BTreeMap<NodeId, u64>) {
+    let base = scope.scratch.get(&s.node).copied().unwrap_or(0);
+    let node = scope.g.node(s.node);
+    let at = |p: &Place| match *p {
+        Place::Operand(k) => node.args.get(k).and_then(|a| scope.address[a.ix()]),
+        Place::Result(k) => s.results.get(k).copied().flatten().and_then(|r| scope.address[r.ix()]),
+        Place::Scratch(offset) => Some(base + offset),
+    };
+    let address = r.layout.place.iter().map(|p| p.as_ref().and_then(at)).collect();
+    (address, r.layout.scratch.iter().map(|(n, o)| (*n, base + o)).collect())
+}
+
 impl Generator<'_> {
     /// The code of a region of `s`, and the register of what it decides.
     fn region(
@@ -23,18 +36,11 @@ impl Generator<'_> {
         s: &SpecialStep,
         r: &RegionPlan,
     ) -> Result<(Vec<Code>, SReg), CompileError> {
-        let base = scope.scratch.get(&s.node).copied().unwrap_or(0);
         let node = scope.g.node(s.node);
-        let at = |p: &Place| match *p {
-            Place::Operand(k) => node.args.get(k).and_then(|a| scope.address[a.ix()]),
-            Place::Result(k) => s.results.get(k).copied().flatten().and_then(|r| scope.address[r.ix()]),
-            Place::Scratch(offset) => Some(base + offset),
-        };
-        let address: Vec<Option<u64>> = r.layout.place.iter().map(|p| p.as_ref().and_then(at)).collect();
-        let scratch: BTreeMap<NodeId, u64> = r.layout.scratch.iter().map(|(n, o)| (*n, base + o)).collect();
+        let (address, scratch) = inside(scope, s, r);
         let inner = Scope { g: &r.graph, address: &address, scratch: &scratch };
         self.depth += 1;
-        let code = self.steps(&inner, &r.plan.steps);
+        let code = self.steps(&inner, &r.plan);
         self.depth -= 1;
         let mut code = code?;
         let register = match &r.decision {
@@ -53,6 +59,11 @@ impl Generator<'_> {
     ) -> Result<(), CompileError> {
         let Some(inner) = s.regions.first() else { return Ok(()) };
         let Some(trip) = w.trip else { return self.tested_loop(scope, s, inner, body) };
+        if let Some(pipeline) = &inner.pipeline {
+            let (address, scratch) = inside(scope, s, inner);
+            let within = Scope { g: &inner.graph, address: &address, scratch: &scratch };
+            return self.pipelined_loop((&within, scope.g.node(s.node)), (&inner.plan, pipeline), trip, body);
+        }
         let counter = counter_register(self.chip, self.depth);
         let (code, _) = self.region(scope, s, inner)?;
         body.push(Code::Loop { counter, trip, body: code });
@@ -93,7 +104,7 @@ impl Generator<'_> {
         Ok(())
     }
 
-    fn flow(&mut self, node: &Node, kind: FlowKind) -> u32 {
+    pub(super) fn flow(&mut self, node: &Node, kind: FlowKind) -> u32 {
         let flows = &mut self.program.flows;
         flows.push(FlowInfo { name: format!("stablehlo.{}", node.name), location: node.location.clone(), kind });
         flows.len() as u32 - 1

@@ -1,5 +1,9 @@
 //! Communication between devices as nodes.
 
+use tpusim_isa::placement::Placement;
+
+use super::rings::{Ring, rings};
+use super::{Graph, NodeOp, Special};
 use crate::lower::math::Combine;
 
 /// What a collective does with an array that every device of a group has.
@@ -29,6 +33,8 @@ pub enum Exchange {
         /// Dimension along which parts are joined.
         concat: usize,
     },
+    /// The array of the group's first device, everywhere.
+    Broadcast,
     /// Arrays move from the first device of each pair to the second; who gets none has zeros.
     Permute {
         /// Pairs of devices.
@@ -47,6 +53,25 @@ pub struct Collective {
     pub devices: u32,
     /// Mesh axes it goes along, for reports; empty if unknown.
     pub axes: String,
+    /// Axes of the network that its groups extend along, fastest in the group's order first.
+    pub rings: Vec<Ring>,
+}
+
+/// Works out along which axes of the network the groups of each collective lie.
+pub fn place(g: &mut Graph, placement: &Placement) {
+    for node in &mut g.nodes {
+        match &mut node.op {
+            NodeOp::Special(Special::Collective(c)) => c.rings = rings(&c.groups, Some(placement)),
+            NodeOp::Special(Special::While(w)) => {
+                place(&mut w.body.graph, placement);
+                place(&mut w.cond.graph, placement);
+            }
+            NodeOp::Special(Special::Case(c)) => {
+                c.branches.iter_mut().for_each(|b| place(&mut b.graph, placement));
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Collective {

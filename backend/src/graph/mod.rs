@@ -10,6 +10,7 @@ mod collective;
 mod expand;
 mod own;
 mod region;
+mod rings;
 mod windows;
 
 use tpusim_isa::num::DType;
@@ -22,9 +23,10 @@ use crate::ops::attention::Attention;
 pub use attention::Fused;
 pub(crate) use build::elementwise;
 pub use build::{GraphOptions, K_MULTIPLE, LowerError, from_module, from_module_with, register_bits};
-pub use collective::{Collective, Exchange};
+pub use collective::{Collective, Exchange, place};
 pub use own::{last_heir, own_operands};
 pub use region::{Case, Region, While};
+pub use rings::Ring;
 pub use windows::{Function, Scatter, Term, What, Windows};
 
 /// Index of a node.

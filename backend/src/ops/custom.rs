@@ -4,10 +4,10 @@
 
 use tpusim_isa::num::convert::encode_i64;
 
+use super::attention::{self, Attention};
 use super::linalg::lu;
 use super::region::{decode, encode};
 use super::sort::merge_sort;
-use super::attention::{self, Attention};
 use super::{Arity, Eval, OpDef, Rule, RuleError, Site, elementwise, lookup, shape};
 use crate::eval::{Fault, Frame, Tensor, Value, eval_module_with};
 use crate::hlo::{Attr, AttrList, Opcode, TensorType};
@@ -49,9 +49,9 @@ fn check(site: &Site<'_>) -> Result<(), RuleError> {
 fn attend<'m>(frame: &mut Frame<'m>, site: &Site<'m>, operands: Vec<Value>) -> Result<Vec<Value>, Fault> {
     let own = Attention::of(site.op, &site.operand_types(), &site.result_types());
     let own = own.ok_or_else(|| Fault::invalid("is no attention"))??;
-    let module = own.decomposition().map_err(|e| {
-        Fault::invalid(e.first().map_or_else(|| "has no meaning".to_owned(), ToString::to_string))
-    })?;
+    let module = own
+        .decomposition()
+        .map_err(|e| Fault::invalid(e.first().map_or_else(|| "has no meaning".to_owned(), ToString::to_string)))?;
     let tensors: Option<Vec<Tensor>> = operands.iter().map(|v| v.tensor().cloned()).collect();
     let tensors = tensors.ok_or_else(|| Fault::invalid("takes tensors"))?;
     let results = eval_module_with(&module, &tensors, frame.options)?;

@@ -3,7 +3,9 @@
 //! For each axis that cuts an operand or a result, the factors it cuts there are the alternatives, and cutting nothing. Cost is
 //! what devices receive to bring operands and results into place, and what they compute, in bytes.
 
-use super::mesh::{Axis, Mesh, Sharding, bit};
+#[cfg(debug_assertions)]
+use super::mesh::bit;
+use super::mesh::{Axis, Mesh, Sharding};
 use super::propagate::split;
 use super::reshard::{self, HBM_PER_ICI, Step};
 use super::rule::{Dims, Kind, Rule};
@@ -11,6 +13,8 @@ use crate::hlo::TensorType;
 
 /// Floating-point operations that take as long as one byte between chips: a chip has about 200 TFLOP/s and 200 GB/s of links.
 const FLOPS_PER_ICI: u64 = 1000;
+/// Bytes between chips that take as long as one window of a gather or scatter: each is a transfer of its own, of about 25 ns.
+const ICI_PER_WINDOW: u64 = 5000;
 /// Most combinations that are compared; beyond, axes are decided one after the other.
 const MAX_COMBINATIONS: usize = 256;
 
@@ -41,6 +45,8 @@ pub(super) struct Around<'a> {
     pub operands: usize,
     /// Multiplications and additions in all, of a product; else 0.
     pub flops: u64,
+    /// The operand that says where windows lie, and its elements for each: of gathers and scatters.
+    pub windows: Option<(usize, u64)>,
     /// How many partial results are added up before they are combined.
     pub terms: u64,
     /// Any choice instead of the cheapest: which one, for tests.
@@ -90,6 +96,12 @@ impl Around<'_> {
         let mut total = 0u64;
         let bytes = |t: &TensorType| t.bytes().unwrap_or(0);
         let local = |s: &Sharding, b: u64| b / s.dims.iter().map(|a| self.mesh.count(a)).product::<u64>().max(1);
+        if let Some((i, each)) = self.windows
+            && let (Some(t), Some(s)) = (self.types.get(i), c.operands.get(i))
+        {
+            let windows = local(s, t.elements().unwrap_or(0)) / each.max(1);
+            total = windows.saturating_mul(ICI_PER_WINDOW);
+        }
         let mut touched = 0u64;
         for (i, t) in self.types.iter().enumerate() {
             let at = match i.checked_sub(self.operands) {

@@ -4,7 +4,7 @@
 //! (`sdy.sharding` of arguments, results and constraints, or the older `mhlo.sharding`). [`partition`] decides how all others are
 //! cut and writes local code with explicit collectives, as GSPMD and Shardy do:
 //!
-//! 1. `inline`: one function, so that each use of a called one can be cut in its own way;
+//! 1. `inline`: one function, so that each use of a called one can be cut in its own way; `common`: what is computed twice, once;
 //! 2. `rule`: for each op the *factors* that tie dimensions of operands and results together;
 //! 3. `propagate`: shardings flow along these factors, forwards and backwards, until nothing changes;
 //! 4. `choose`: for each op, the cut that moves the fewest bytes given how its operands are and its results should be;
@@ -17,6 +17,7 @@
 //! axes they run over as the attribute `mesh_axes`.
 
 mod choose;
+mod common;
 mod emit;
 mod gather;
 mod gspmd;
@@ -185,6 +186,7 @@ fn run(module: &Verified<Module>, shuffle: Option<u64>) -> Result<Partitioned, P
     }
     let mut func = inline::inline(module)?;
     prepare::prepare(&mut func)?;
+    common::merge(&mut func);
     inline::split_free(&mut func);
     let place = Place { locs: &module.locs };
     // Any size is worth a part of an axis when all choices are to be seen.

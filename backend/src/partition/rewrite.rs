@@ -323,6 +323,17 @@ impl Rewrite<'_> {
             }
             _ => 0,
         };
+        let windows = match (op.attrs.get("dimension_numbers"), op.attrs.get("scatter_dimension_numbers")) {
+            (Some(Attr::Gather(d)), _) => Some((1, d.index_vector_dim)),
+            // Inputs and updates are as many as results.
+            (_, Some(Attr::Scatter(d))) => Some((op.results.len(), d.index_vector_dim)),
+            _ => None,
+        };
+        let each = |(at, dim): (usize, i64)| {
+            let dims = types.get(at).map_or(&[][..], |t| &t.dims);
+            (at, dims.get(dim as usize).map_or(1, |d| d.unsigned_abs()))
+        };
+        let windows = windows.map(each);
         // Another one for each op.
         let of = op.results.first().map_or(0, |v| u64::from(v.0));
         let shuffle = self.shuffle.map(|s| s.wrapping_add(of.wrapping_mul(0x2545_f491_4f6c_dd1d)));
@@ -334,6 +345,7 @@ impl Rewrite<'_> {
             shardings,
             operands: op.operands.len(),
             flops,
+            windows,
             terms,
             shuffle,
         };

@@ -5,8 +5,8 @@
 //! factors must be whole on each device.
 
 use super::MAX_FACTORS;
-use crate::ops::attention::is_target;
 use crate::hlo::{Attr, Func, Op, Opcode, ReduceKind, TensorType, ValueId};
+use crate::ops::attention::is_target;
 
 /// What cutting a factor means for the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,7 +33,7 @@ pub fn vector_tilings(k: &VectorKernel, chip: &ChipSpec) -> Vec<Tiling> {
             c
         } else {
             let fit = (want / group / 128 * 128).max(128);
-            fit.min(4096.max(fit.min(8192))).min(c)
+            balanced(c, fit.min(4096.max(fit.min(8192))), 128)
         };
         // A transpose works on 128 x 128 tiles: blocks of whole ones in both directions.
         let crossed = scratch > 0;
@@ -41,7 +41,7 @@ pub fn vector_tilings(k: &VectorKernel, chip: &ChipSpec) -> Vec<Tiling> {
         let fit_rows = (want / padded_cols(cols)).max(if crossed { 128 } else { 1 });
         let group = if crossed { group.max(128) } else { group };
         let mut rows = if fit_rows >= r { r } else { (fit_rows / group * group).max(group).min(r) };
-        if reduced != 0 && k.dims[n - 2] > rows {
+        if r > rows {
             rows = balanced(r, rows, group);
         }
         let row_reduced = n >= 3 && reduced >> (n - 3) & 1 == 1;
@@ -169,8 +169,11 @@ pub fn disjoint_vector_tilings(k: &VectorKernel, chip: &ChipSpec) -> Vec<Tiling>
     let n = k.dims.len();
     let mut out = Vec::new();
     for mut t in vector_tilings(k, chip) {
+        let (cols, group) = (t.cols.max(1), u64::from(k.group_rows()));
         t.cols = dividing(k.dims[n - 1], t.cols, 128);
-        t.rows = dividing(k.dims[n - 2], t.rows, u64::from(k.group_rows()));
+        // Wider blocks have fewer rows.
+        let rows = if t.cols > cols { t.rows * cols / t.cols } else { t.rows };
+        t.rows = dividing(k.dims[n - 2], (rows / group * group).max(group).min(t.rows), group);
         let planes = if n >= 3 { k.dims[n - 3] } else { 1 };
         t.planes = if t.rows == k.dims[n - 2] { dividing(planes, t.planes, 1) } else { 1 };
         let trip = |d: usize| {

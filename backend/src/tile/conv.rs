@@ -7,7 +7,7 @@
 use tpusim_isa::chip::ChipSpec;
 
 use super::fuse::{Fusion, Product};
-use super::product::{Dim, format_for, renumber};
+use super::product::{Dim, formats_for, renumber};
 use super::view::View;
 use crate::graph::{ConvSpec, Graph, NodeId};
 use crate::lower::dot::{DotKernel, Operand, Slide};
@@ -118,12 +118,14 @@ pub(super) fn conv_kernel(g: &Graph, chip: &ChipSpec, f: &Fusion, p: &Product, s
         dtype: ops[side].dtype,
     };
     let (nodes, stores) = renumber(f, &order.iter().collect::<Vec<_>>());
+    let formats = formats_for(chip, ops[0].dtype, ops[1].dtype);
     DotKernel {
         dims: order.iter().map(|d| d.size).collect(),
         k: contracted,
         stream: operand(0, x_strides),
         weights: operand(1, w_strides),
-        format: format_for(chip, ops[0].dtype, ops[1].dtype),
+        format: formats[0],
+        weights_format: formats[1],
         nodes,
         stores,
         scalars: f.scalars.clone(),

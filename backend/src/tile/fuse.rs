@@ -8,14 +8,15 @@
 //! - one matrix product whose result covers the whole kernel: the kernel is then that product's epilogue.
 //!
 //! A producer with users outside the kernel is computed again if that is cheap, else stored. Everything else is loaded: data
-//! movement through a [`View`] of the stored array behind it.
+//! movement through a [`View`] of the stored array behind it. Kernels that then read the same arrays are joined (`join`).
 
 mod build;
 mod dynamic;
+mod join;
 
 pub use dynamic::Decision;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 use tpusim_isa::num::DType;
@@ -24,7 +25,7 @@ use build::Build;
 
 use super::region::{RegionPlan, regions};
 use super::view::{View, dense_strides};
-use crate::graph::{ConvSpec, DotSpec, Graph, NodeId, NodeOp, Special};
+use crate::graph::{ConvSpec, DotSpec, Graph, Node as GraphNode, NodeId, NodeOp, Special};
 use crate::lower::expr::{Access, Kind, Node, NodeIx, Shift};
 use crate::lower::math::{Combine, MapOp};
 use crate::lower::scalar::{Scalar, ScalarIx};
@@ -37,8 +38,8 @@ const CHEAP: u32 = 12;
 /// A fused computation over canonical dimensions, before its dimensions are put in order.
 #[derive(Clone, Debug)]
 pub struct Fusion {
-    /// The node it stores.
-    pub root: NodeId,
+    /// The nodes it stores, one for each of `stores`.
+    pub roots: Vec<NodeId>,
     /// Sizes of the canonical dimensions: those of the root, and for a reducing root those of its operand.
     pub dims: Vec<u64>,
     /// Values; loads have strides in bytes over `dims` and name buffers by the stored node's index.
@@ -49,7 +50,7 @@ pub struct Fusion {
     pub product: Option<Product>,
     /// Scalars that move what is read and written.
     pub scalars: Vec<Scalar>,
-    /// The stored node whose array becomes that of the root: the kernel writes a part of it.
+    /// The stored node whose array becomes that of the only root: the kernel writes a part of it.
     pub updates: Option<NodeId>,
     /// Stored nodes it reads.
     pub reads: Vec<NodeId>,
@@ -59,6 +60,13 @@ pub struct Fusion {
     pub vector_flops: u64,
     /// Whether it writes over an array that it reads: no element may be read after one of another block was written.
     pub in_place: bool,
+}
+
+impl Fusion {
+    /// The node it was made for, and names it.
+    pub fn root(&self) -> NodeId {
+        self.roots.last().copied().unwrap_or(NodeId(0))
+    }
 }
 
 /// The matrix product of a fusion.
@@ -83,11 +91,20 @@ pub struct Options {
     pub max_nodes: usize,
     /// Whether kernels of loop bodies may write over what they read.
     pub in_place: bool,
+    /// Whether kernels that read the same arrays, or one what the other stores, are joined.
+    pub join: bool,
+    /// Whether collectives of loop bodies may run beside other iterations, which takes memory.
+    pub pipeline: bool,
+    /// Bytes of HBM that other transfers may take beside other steps: so much of results, and of operands and scratch memory.
+    pub in_flight: u64,
 }
+
+/// Bytes in flight where nothing is known of the chip.
+const IN_FLIGHT: u64 = 256 << 20;
 
 impl Default for Options {
     fn default() -> Self {
-        Options { max_nodes: MAX_NODES, in_place: true }
+        Options { max_nodes: MAX_NODES, in_place: true, join: true, pipeline: true, in_flight: IN_FLIGHT }
     }
 }
 
@@ -147,7 +164,7 @@ impl Step {
     /// Stored nodes it writes.
     pub fn writes(&self) -> Vec<NodeId> {
         match self {
-            Step::Kernel(f) => vec![f.root],
+            Step::Kernel(f) => f.roots.clone(),
             Step::Special(s) => s.results.iter().flatten().copied().collect(),
         }
     }
@@ -158,6 +175,10 @@ impl Step {
 pub struct Plan {
     /// The steps.
     pub steps: Vec<Step>,
+    /// Bytes of HBM that transfers may take beside other steps.
+    pub in_flight: u64,
+    /// Results that lie in the arrays of donated parameters, and these.
+    pub donors: BTreeMap<NodeId, NodeId>,
 }
 
 struct Planner<'g> {
@@ -188,6 +209,12 @@ fn planner(g: &Graph, options: Options) -> Planner<'_> {
         if matches!(n.op, NodeOp::Param(_)) || matches!(&n.op, NodeOp::Const(l) if !l.is_splat()) {
             p.stored.insert(id);
         }
+        // A copy in another order reads what lies there.
+        if let (NodeOp::Map(MapOp::Copy), [a]) = (&n.op, &n.args[..])
+            && let NodeOp::Transpose(_) = g.node(*a).op
+        {
+            p.stored.insert(behind(g, *a));
+        }
     }
     p
 }
@@ -206,7 +233,7 @@ pub fn plan_decision(g: &Graph, options: Options) -> (Plan, Decision) {
 
 /// The steps that store `wanted` nodes.
 fn steps(mut p: Planner<'_>, wanted: &[NodeId]) -> Plan {
-    let g = p.g;
+    let (g, options) = (p.g, p.options);
     let mut todo: BTreeSet<NodeId> = wanted.iter().copied().filter(|n| p.rooted(*n)).collect();
     let mut steps = Vec::new();
     // What later steps read, parameters too.
@@ -241,7 +268,30 @@ fn steps(mut p: Planner<'_>, wanted: &[NodeId]) -> Plan {
         }
     }
     steps.reverse();
-    Plan { steps: super::overlap::hoist(g, steps) }
+    if options.join {
+        join::join(g, options, &mut steps, wanted);
+    }
+    let in_flight = options.in_flight;
+    Plan { steps: super::overlap::hoist(g, steps, in_flight), in_flight, donors: BTreeMap::new() }
+}
+
+/// Whether `n` only makes its operand wider.
+fn widens(g: &Graph, n: &GraphNode) -> bool {
+    let narrower = |a: &NodeId| g.node(*a).dtype.bits() < n.dtype.bits();
+    matches!(n.op, NodeOp::Map(MapOp::Convert)) && n.args.first().is_some_and(narrower)
+}
+
+/// Whether `n` repeats its operand, which is small beside it.
+fn small(g: &Graph, n: &GraphNode) -> bool {
+    n.args.first().is_some_and(|a| g.node(*a).elements().saturating_mul(2) <= n.elements())
+}
+
+/// The array that `n` is a part or another order of.
+fn behind(g: &Graph, mut n: NodeId) -> NodeId {
+    while let NodeOp::Reshape | NodeOp::Slice { .. } | NodeOp::Transpose(_) = g.node(n).op {
+        n = g.node(n).args[0];
+    }
+    n
 }
 
 fn costs(g: &Graph) -> Vec<u32> {
@@ -254,13 +304,20 @@ fn costs(g: &Graph) -> Vec<u32> {
             | NodeOp::Conv(_)
             | NodeOp::Concat(_)
             | NodeOp::Pad { .. }
-            | NodeOp::DynUpdate { .. }
-            | NodeOp::Special(_)
-            | NodeOp::Result(_) => 1000,
+            | NodeOp::DynUpdate { .. } => 1000,
             _ => 0,
         };
         // Indices are the scalar unit's work.
-        let args = if let NodeOp::DynSlice(_) = n.op { &n.args[..1] } else { &n.args[..] };
+        let args = match n.op {
+            NodeOp::DynSlice(_) => &n.args[..1],
+            // Stored whatever becomes of it.
+            NodeOp::Result(_) => &[],
+            // What is small beside its repetitions is stored if it is dear.
+            NodeOp::Broadcast(_) if small(g, n) => &[],
+            // What is made wider for several is stored as it was before.
+            NodeOp::Map(MapOp::Convert) if widens(g, n) => &[],
+            _ => &n.args[..],
+        };
         cost[ix] = args.iter().fold(own, |c, a| c.saturating_add(cost[a.ix()]));
     }
     cost
@@ -347,13 +404,21 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether `n` may be computed inside the kernel that has `inside` already.
-    fn fusable(&self, n: NodeId, inside: &BTreeSet<NodeId>) -> bool {
-        if self.stored.contains(&n) {
-            return false;
-        }
-        let own = self.users[n.ix()].iter().all(|&u| self.covers(u, n, inside)) && !self.g.outputs.contains(&n);
-        own || self.cost[n.ix()] <= CHEAP
+    /// Whether `n` may be computed inside the kernel that has `inside` already, some of that for others too.
+    fn fusable(&self, n: NodeId, inside: &BTreeSet<NodeId>, again: &BTreeSet<NodeId>) -> bool {
+        !self.stored.contains(&n) && (self.own(n, inside, again) || self.cheap(n))
+    }
+
+    /// Whether only the kernel with `inside` needs `n`.
+    fn own(&self, n: NodeId, inside: &BTreeSet<NodeId>, again: &BTreeSet<NodeId>) -> bool {
+        let own = |&u: &NodeId| !again.contains(&u) && self.covers(u, n, inside);
+        self.users[n.ix()].iter().all(own) && !self.g.outputs.contains(&n)
+    }
+
+    /// Whether `n` is computed again for each kernel that needs it. What only makes its operand wider is, whatever the operand took: that
+    /// is what is worth storing.
+    fn cheap(&self, n: NodeId) -> bool {
+        widens(self.g, self.g.node(n)) || self.cost[n.ix()] <= CHEAP
     }
 }
 

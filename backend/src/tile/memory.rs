@@ -9,6 +9,7 @@ use tpusim_isa::program::{Buffer, BufferKind};
 
 use super::fuse::{Plan, Step};
 use super::overlap::ends;
+use super::pipeline::Pipeline;
 use crate::graph::{Graph, NodeId, NodeOp};
 
 /// Arrays start at multiples of this.
@@ -59,7 +60,7 @@ struct Lives {
     donor: Vec<Option<NodeId>>,
 }
 
-fn lives(g: &Graph, plan: &Plan, wanted: &[NodeId]) -> Lives {
+fn lives(g: &Graph, plan: &Plan, wanted: &[NodeId], pipeline: Option<&Pipeline>) -> Lives {
     let mut first: Vec<Option<u32>> = vec![None; g.nodes.len()];
     let mut last = vec![0u32; g.nodes.len()];
     let mut shares: Vec<Option<NodeId>> = vec![None; g.nodes.len()];
@@ -75,7 +76,7 @@ fn lives(g: &Graph, plan: &Plan, wanted: &[NodeId]) -> Lives {
         if let Step::Kernel(f) = s
             && let Some(operand) = f.updates
         {
-            shares[operand.ix()] = Some(f.root);
+            shares[operand.ix()] = Some(f.root());
         }
         if let Step::Special(s) = s
             && let NodeOp::Special(what) = &g.node(s.node).op
@@ -96,15 +97,21 @@ fn lives(g: &Graph, plan: &Plan, wanted: &[NodeId]) -> Lives {
     for o in wanted {
         last[o.ix()] = plan.steps.len() as u32;
     }
+    for k in pipeline.iter().flat_map(|p| &p.kept) {
+        first[k.ix()] = first[k.ix()].and(Some(0));
+        last[k.ix()] = plan.steps.len() as u32;
+    }
     // The last of a chain of nodes that share an array stands for all of them; results come after their operands. A chain that starts
     // at a parameter lies in the parameter's array.
     let mut donor: Vec<Option<NodeId>> = vec![None; g.nodes.len()];
+    plan.donors.iter().for_each(|(result, p)| donor[result.ix()] = Some(*p));
     for n in (0..g.nodes.len()).rev() {
         if let Some(r) = shares[n] {
             let end = shares[r.ix()].unwrap_or(r);
             shares[n] = Some(end);
             // Of two numbers the lower, of a number and nothing the number.
             first[end.ix()] = first[n].map_or(first[end.ix()], |f| Some(first[end.ix()].map_or(f, |e| e.min(f))));
+            last[end.ix()] = last[end.ix()].max(last[n]);
             if let NodeOp::Param(_) = g.nodes[n].op {
                 donor[end.ix()] = Some(NodeId(n as u32));
             }
@@ -147,7 +154,13 @@ fn allocate(items: &[Item], base: u64) -> (Vec<u64>, u64) {
 
 /// What needs a place for some of the steps: arrays of nodes for which `temporary` holds, and scratch memory of steps, in order of their
 /// first step.
-fn temporaries(g: &Graph, plan: &Plan, l: &Lives, temporary: &dyn Fn(usize) -> bool) -> Vec<(NodeId, bool, Item)> {
+fn temporaries(
+    g: &Graph,
+    plan: &Plan,
+    l: &Lives,
+    pipeline: Option<&Pipeline>,
+    temporary: &dyn Fn(usize) -> bool,
+) -> Vec<(NodeId, bool, Item)> {
     let mut all: Vec<(NodeId, bool, Item)> = Vec::new();
     for n in (0..g.nodes.len()).filter(|&n| l.shares[n].is_none() && temporary(n)) {
         if let Some(from) = l.first[n] {
@@ -160,7 +173,9 @@ fn temporaries(g: &Graph, plan: &Plan, l: &Lives, temporary: &dyn Fn(usize) -> b
             && s.scratch() > 0
         {
             let end = ends.get(&i).map_or(i, |end| end - 1);
-            all.push((s.node, true, Item { bytes: s.scratch(), live: (i as u32, end as u32) }));
+            let kept = pipeline.is_some_and(|p| p.kept.contains(&s.node));
+            let live = if kept { (0, plan.steps.len() as u32) } else { (i as u32, end as u32) };
+            all.push((s.node, true, Item { bytes: s.scratch(), live }));
         }
     }
     all.sort_by_key(|(n, scratch, item)| (item.live.0, *n, *scratch));
@@ -171,7 +186,7 @@ fn temporaries(g: &Graph, plan: &Plan, l: &Lives, temporary: &dyn Fn(usize) -> b
 /// range that is free from their first write to their last read.
 pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
     let steps = plan.steps.len() as u32;
-    let lives = lives(g, plan, &g.outputs);
+    let lives = lives(g, plan, &g.outputs, None);
     let mut out = MemoryPlan { address: vec![None; g.nodes.len()], ..MemoryPlan::default() };
     let mut fixed = 0u64;
     let end = steps.saturating_sub(1);
@@ -206,7 +221,7 @@ pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
             out.address[n] = out.address[d.ix()];
         }
     }
-    let temps = temporaries(g, plan, &lives, &|n| out.address[n].is_none());
+    let temps = temporaries(g, plan, &lives, None, &|n| out.address[n].is_none());
     let (nodes, items): (Vec<(NodeId, bool)>, Vec<Item>) = temps.into_iter().map(|(n, s, i)| ((n, s), i)).unzip();
     let (starts, top) = allocate(&items, fixed);
     for (((node, scratch), item), at) in nodes.iter().zip(&items).zip(starts) {
@@ -226,14 +241,21 @@ pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
     out
 }
 
-/// Lays out the arrays of a region. Those of `pinned` nodes, parameters among them, lie elsewhere; `wanted` ones stay to the end.
-pub fn layout(g: &Graph, plan: &Plan, pinned: &BTreeMap<NodeId, Place>, wanted: &[NodeId]) -> Layout {
-    let lives = lives(g, plan, wanted);
+/// Lays out the arrays of a region. Those of `pinned` nodes, parameters among them, lie elsewhere; `wanted` ones stay to the end, and what
+/// `pipeline` keeps stays from one iteration to the next.
+pub fn layout(
+    g: &Graph,
+    plan: &Plan,
+    pinned: &BTreeMap<NodeId, Place>,
+    wanted: &[NodeId],
+    pipeline: Option<&Pipeline>,
+) -> Layout {
+    let lives = lives(g, plan, wanted, pipeline);
     let mut out = Layout { place: vec![None; g.nodes.len()], ..Layout::default() };
     for (n, p) in pinned {
         out.place[n.ix()] = Some(*p);
     }
-    let temps = temporaries(g, plan, &lives, &|n| out.place[n].is_none());
+    let temps = temporaries(g, plan, &lives, pipeline, &|n| out.place[n].is_none());
     let (nodes, items): (Vec<(NodeId, bool)>, Vec<Item>) = temps.into_iter().map(|(n, s, i)| ((n, s), i)).unzip();
     let (starts, top) = allocate(&items, 0);
     for ((node, scratch), at) in nodes.iter().zip(starts) {

@@ -9,15 +9,19 @@
 //! - [`choose`]: block sizes by estimated cost, of convolutions in `windows`;
 //! - [`kernel`]: what comes out, with its text form;
 //! - [`memory`]: HBM addresses by liveness;
-//! - [`region`]: loops and branches, each planned by itself.
+//! - [`donate`]: results in the arrays of parameters;
+//! - [`region`]: loops and branches, each planned by itself;
+//! - [`overlap`]: transfers beside the computation of their own iteration, [`pipeline`]: and of others.
 
 pub mod choose;
 mod conv;
 pub mod dims;
+pub mod donate;
 pub mod fuse;
 pub mod kernel;
 pub mod memory;
 pub mod overlap;
+pub mod pipeline;
 pub mod product;
 pub mod region;
 pub mod view;

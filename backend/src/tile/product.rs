@@ -21,12 +21,13 @@ pub(super) struct Dim {
     pub(super) operand: [i64; 2],
 }
 
-/// The MXU format for a product of `a` by `b` into `product` on `chip`.
-pub fn format_for(chip: &ChipSpec, a: DType, b: DType) -> Format {
+/// The formats in which the MXU of `chip` takes the operands of a product of `a` by `b`. Floats of eight bits need not be of one kind.
+pub fn formats_for(chip: &ChipSpec, a: DType, b: DType) -> [Format; 2] {
     let native = |f: Format| chip.mxu_rows_per_cycle(f) > 0;
+    let bytes = |f: Format| f.dtype().is_float() && f.dtype().bits() == 8;
     match (Format::of(a), Format::of(b)) {
-        (Some(f), Some(g)) if f == g && native(f) => f,
-        _ => Format::Bf16,
+        (Some(f), Some(g)) if native(f) && native(g) && (f == g || bytes(f) && bytes(g)) => [f, g],
+        _ => [Format::Bf16; 2],
     }
 }
 
@@ -67,7 +68,7 @@ pub fn dot_kernel(g: &Graph, chip: &ChipSpec, f: &Fusion, p: &Product) -> DotKer
     }
     // Columns should be contiguous in the output.
     let store = &f.stores[0].1;
-    let out_bytes = g.node(f.root).dtype.bytes() as i64;
+    let out_bytes = f.nodes[f.stores[0].0].dtype.bytes() as i64;
     let contiguous = |d: &Dim| d.fused.last().is_some_and(|&c| store.strides[c] == out_bytes);
     let swap = if contiguous(&main[1]) {
         false
@@ -90,12 +91,14 @@ pub fn dot_kernel(g: &Graph, chip: &ChipSpec, f: &Fusion, p: &Product) -> DotKer
     order.push(&main[rows]);
     order.push(&main[cols]);
     let (nodes, stores) = renumber(f, &order);
+    let formats = formats_for(chip, ops[0].dtype, ops[1].dtype);
     DotKernel {
         dims: order.iter().map(|d| d.size).collect(),
         k: ops[0].dims[k_dim[0]],
         stream: operand(rows, &main[rows]),
         weights: operand(cols, &main[cols]),
-        format: format_for(chip, ops[0].dtype, ops[1].dtype),
+        format: formats[rows],
+        weights_format: formats[cols],
         nodes,
         stores,
         scalars: f.scalars.clone(),

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::fuse::{Decision, Fusion, Options, Plan, Step, copy, plan_decision, plan_with};
 use super::memory::{Layout, Place, layout};
+use super::pipeline::{Outside, Pipeline, pipeline};
 use crate::graph::{Case, Graph, Node, NodeId, NodeOp, Region, Special, While, last_heir, own_operands};
 use crate::lower::expr::{Access, Kind};
 use crate::lower::math::MapOp;
@@ -23,6 +24,8 @@ pub struct RegionPlan {
     pub layout: Layout,
     /// For the condition of a loop: its value.
     pub decision: Option<Decision>,
+    /// For the body of a loop of known length: steps that work for other iterations, if there are any.
+    pub pipeline: Option<Pipeline>,
 }
 
 /// Plans of a special node's regions: the body and, where the number of iterations is not known, the condition of a loop; the branches
@@ -58,8 +61,8 @@ fn condition(r: &Region, options: Options) -> RegionPlan {
     let mut graph = r.graph.clone();
     own_operands(&mut graph, false);
     let (plan, decision) = plan_decision(&graph, options);
-    let layout = layout(&graph, &plan, &places(r, &graph), &decision.reads);
-    RegionPlan { graph, plan, layout, decision: Some(decision) }
+    let layout = layout(&graph, &plan, &places(r, &graph), &decision.reads, None);
+    RegionPlan { graph, plan, layout, decision: Some(decision), pipeline: None }
 }
 
 /// A branch: it overwrites nothing that is there already, and its outputs are the node's results.
@@ -69,12 +72,12 @@ fn branch(r: &Region, options: Options) -> RegionPlan {
     let plan = plan_with(&graph, options);
     let mut pinned = places(r, &graph);
     pinned.extend(graph.outputs.iter().enumerate().map(|(k, o)| (*o, Place::Result(k))));
-    let layout = layout(&graph, &plan, &pinned, &[]);
-    RegionPlan { graph, plan, layout, decision: None }
+    let layout = layout(&graph, &plan, &pinned, &[], None);
+    RegionPlan { graph, plan, layout, decision: None, pipeline: None }
 }
 
 /// The steps at which a node's array is read and written.
-struct Uses {
+pub(super) struct Uses {
     reads: Vec<BTreeSet<usize>>,
     writes: Vec<BTreeSet<usize>>,
     /// The node whose array another one takes over.
@@ -82,14 +85,14 @@ struct Uses {
 }
 
 impl Uses {
-    fn of(g: &Graph, plan: &Plan) -> Uses {
+    pub(super) fn of(g: &Graph, plan: &Plan) -> Uses {
         let none = vec![BTreeSet::new(); g.nodes.len()];
         let mut u = Uses { reads: none.clone(), writes: none, before: BTreeMap::new() };
         for (i, s) in plan.steps.iter().enumerate() {
             s.reads(g).iter().for_each(|n| _ = u.reads[n.ix()].insert(i));
             s.writes().iter().for_each(|n| _ = u.writes[n.ix()].insert(i));
             match s {
-                Step::Kernel(f) => u.before.extend(f.updates.map(|o| (f.root, o))),
+                Step::Kernel(f) => u.before.extend(f.updates.map(|o| (f.root(), o))),
                 Step::Special(s) => {
                     let node = g.node(s.node);
                     let NodeOp::Special(what) = &node.op else { continue };
@@ -110,8 +113,18 @@ impl Uses {
         at
     }
 
+    /// Whether `n` lies in the array of another node.
+    pub(super) fn shared(&self, n: NodeId) -> bool {
+        self.before.contains_key(&n)
+    }
+
+    /// Nodes whose arrays others lie in.
+    pub(super) fn taken(&self) -> impl Iterator<Item = NodeId> {
+        self.before.values().map(|n| self.origin(*n))
+    }
+
     /// The first step that writes into the array of `n`.
-    fn first_write(&self, n: NodeId) -> Option<usize> {
+    pub(super) fn first_write(&self, n: NodeId) -> Option<usize> {
         let mut first = self.writes[n.ix()].first().copied();
         let mut at = n;
         while let Some(b) = self.before.get(&at) {
@@ -121,14 +134,14 @@ impl Uses {
         first
     }
 
-    fn last_read(&self, n: NodeId) -> Option<usize> {
+    pub(super) fn last_read(&self, n: NodeId) -> Option<usize> {
         self.reads[n.ix()].last().copied()
     }
 }
 
-/// Whether a kernel that writes its result over `old` reads every element of `old` just where it writes it.
-fn elementwise(f: &Fusion, old: NodeId) -> bool {
-    let [(_, store)] = &f.stores[..] else { return false };
+/// Whether a kernel that writes `out` over `old` reads every element of `old` just where it writes it.
+fn elementwise(f: &Fusion, out: NodeId, old: NodeId) -> bool {
+    let Some((_, store)) = f.stores.iter().find(|(_, s)| s.buffer == out.ix()) else { return false };
     let covered = f.dims.iter().zip(&store.strides).all(|(d, s)| *d == 1 || *s != 0);
     let exact = f.nodes.iter().all(|n| match &n.kind {
         Kind::Load(a) if a.buffer == old.ix() => *a == Access { buffer: old.ix(), ..store.clone() },
@@ -143,7 +156,8 @@ fn elementwise(f: &Fusion, old: NodeId) -> bool {
 fn sink(g: &Graph, plan: &mut Plan, old: NodeId, out: NodeId) {
     let uses = Uses::of(g, plan);
     let (Some(read), Some(from)) = (uses.last_read(old), uses.first_write(out)) else { return };
-    let alone = uses.writes[out.ix()].len() == 1 && matches!(&plan.steps[from], Step::Kernel(f) if f.root == out);
+    let alone =
+        uses.writes[out.ix()].len() == 1 && matches!(&plan.steps[from], Step::Kernel(f) if f.roots.contains(&out));
     if read <= from || !alone || uses.before.contains_key(&out) {
         return;
     }
@@ -207,18 +221,34 @@ fn body(w: &While, options: Options) -> RegionPlan {
             plan.steps.push(Step::Kernel(Box::new(copy(&graph, id, out))));
             pinned.insert(id, Place::Operand(k));
         }
-        let layout = layout(&graph, &plan, &pinned, &[]);
-        return RegionPlan { graph, plan, layout, decision: None };
+        let pipeline = match w.trip {
+            Some(trip) if trip > 1 && options.pipeline => staged(w, &graph, &mut plan, &pinned),
+            _ => None,
+        };
+        let layout = layout(&graph, &plan, &pinned, &[], pipeline.as_ref());
+        return RegionPlan { graph, plan, layout, decision: None, pipeline };
     }
 }
 
+/// Stages of the body of a loop, whose arrays outside are `pinned`.
+fn staged(w: &While, g: &Graph, plan: &mut Plan, pinned: &BTreeMap<NodeId, Place>) -> Option<Pipeline> {
+    let n = w.carried();
+    let uses = Uses::of(g, plan);
+    let operand = |p: &Place| if let Place::Operand(k) = *p { (k < n).then_some(k) } else { None };
+    let carried: BTreeMap<NodeId, usize> =
+        pinned.iter().filter_map(|(node, p)| Some((uses.origin(*node), operand(p)?))).collect();
+    let invariant = w.body.binds.iter().zip(&g.params).filter(|(b, _)| **b >= n).map(|(_, p)| *p).collect();
+    pipeline(g, plan, &Outside { invariant, carried: &|node| carried.get(&uses.origin(node)).copied() })
+}
+
 /// Whether the only kernel that writes `out` can write it over `old`, which it is the last to read; marks it if so.
-fn over(plan: &mut Plan, uses: &Uses, old: NodeId, out: NodeId) -> bool {
+pub(super) fn over(plan: &mut Plan, uses: &Uses, old: NodeId, out: NodeId) -> bool {
     let (Some(read), Some(first)) = (uses.last_read(old), uses.first_write(out)) else { return false };
     if uses.writes[out.ix()].len() != 1 || read != first {
         return false;
     }
     let Some(Step::Kernel(f)) = plan.steps.get_mut(first) else { return false };
-    f.in_place = f.root == out && elementwise(f, old);
-    f.in_place
+    let fits = elementwise(f, out, old);
+    f.in_place |= fits;
+    fits
 }

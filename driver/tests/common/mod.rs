@@ -26,12 +26,18 @@ pub fn reference(module: &Verified<Module>, inputs: &[Tensor]) -> Vec<Tensor> {
 /// Compiles `module` and checks the program against the rules of the chip.
 pub fn compiled(module: &Verified<Module>, chip: &ChipSpec) -> Result<Program, String> {
     let program = compile(module, chip).map_err(|e| format!("compile: {e}"))?;
-    if let Some(e) = tpusim_isa::check::check(&program, chip).first() {
+    checked(&program, chip)?;
+    Ok(program)
+}
+
+/// Checks a program against the rules of the chip.
+pub fn checked(program: &Program, chip: &ChipSpec) -> Result<(), String> {
+    if let Some(e) = tpusim_isa::check::check(program, chip).first() {
         return Err(format!("check: {e}"));
     }
     match program.ops.iter().find(|o| o.modelled_cycles > 0) {
         Some(o) => Err(format!("{} is a modelled routine", o.name)),
-        None => Ok(program),
+        None => Ok(()),
     }
 }
 

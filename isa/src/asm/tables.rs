@@ -29,8 +29,10 @@ impl Parser<'_> {
             FlowKind::While
         } else if self.eat("case")? {
             FlowKind::Case
+        } else if self.eat("counted")? {
+            FlowKind::Counted
         } else {
-            return self.expected("`while` or `case`");
+            return self.expected("`while`, `case` or `counted`");
         };
         let name = self.string()?;
         self.word("at")?;

@@ -114,6 +114,7 @@ fn write_flow(w: &mut Writer, flow: &FlowInfo) {
     w.u8(match flow.kind {
         FlowKind::While => 0,
         FlowKind::Case => 1,
+        FlowKind::Counted => 2,
     });
 }
 
@@ -265,6 +266,7 @@ fn read_flow(r: &mut Reader<'_>) -> Result<FlowInfo> {
     let kind = match r.u8()? {
         0 => FlowKind::While,
         1 => FlowKind::Case,
+        2 => FlowKind::Counted,
         n => return r.fail(format!("unknown kind of control flow {n}")),
     };
     Ok(FlowInfo { name, location, kind })

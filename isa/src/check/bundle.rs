@@ -81,7 +81,7 @@ impl Walk<'_, '_, '_> {
                 let (what, has) = (format!("flow {info}"), self.program.flows.len() as u64);
                 self.add(None, CheckKind::NoSuch { what, has });
             }
-            Some(f) if f.kind != kind => {
+            Some(f) if !f.kind.fits(kind) => {
                 self.add(None, CheckKind::FlowKind { index: info, kind: kind.name() });
             }
             Some(_) => {}

@@ -197,8 +197,8 @@ pub enum CheckKind {
     /// An operation inside another.
     #[error("operation inside an operation")]
     NestedOp,
-    /// A transfer inside an operation or another transfer.
-    #[error("a transfer inside an operation or another transfer")]
+    /// A transfer inside an operation, or inside one whose queue is not before its own.
+    #[error("a transfer inside an operation, or inside a transfer whose queue is not before its own")]
     NestedTransfer,
     /// An instruction that may not stand there.
     #[error(

@@ -51,20 +51,12 @@ impl Walk<'_, '_, '_> {
             match node {
                 Node::Bundle(b) => b.instrs.iter().enumerate().for_each(|(n, i)| self.instr(n, i)),
                 Node::Start { transfer, body } => {
-                    self.exists("transfer", *transfer, self.program.transfers.len());
-                    if self.place.op.is_some() || self.transfer.is_some() {
-                        self.report.add(&self.place, None, CheckKind::NestedTransfer);
-                    }
+                    self.may_start(*transfer);
                     let outside = self.transfer.replace(*transfer);
                     self.nodes(body);
                     self.transfer = outside;
                 }
-                Node::Done { transfer } => {
-                    self.exists("transfer", *transfer, self.program.transfers.len());
-                    if self.place.op.is_some() || self.transfer.is_some() {
-                        self.report.add(&self.place, None, CheckKind::NestedTransfer);
-                    }
-                }
+                Node::Done { transfer } => self.may_start(*transfer),
                 _ => {
                     for (k, body) in node.bodies().enumerate() {
                         let sections = matches!(node, Node::While { .. } | Node::Case { .. });
@@ -79,6 +71,16 @@ impl Walk<'_, '_, '_> {
                 }
             }
             self.place.leave(outer);
+        }
+    }
+
+    /// Operations start and await no transfers; transfers only those of queues behind their own, so that none waits for itself.
+    fn may_start(&mut self, transfer: u32) {
+        self.exists("transfer", transfer, self.program.transfers.len());
+        let queue = |t: u32| self.program.transfers.get(t as usize).map(|t| t.queue);
+        let behind = self.transfer.is_none_or(|outer| queue(outer) < queue(transfer));
+        if self.place.op.is_some() || !behind {
+            self.report.add(&self.place, None, CheckKind::NestedTransfer);
         }
     }
 

@@ -156,7 +156,7 @@ impl Decoder<'_> {
         }
         match self.program.flows.get(info as usize) {
             None => return malformed(format!("flow {info} of {}", self.program.flows.len())),
-            Some(f) if f.kind != kind => return malformed(format!("flow {info} is no `{}`", kind.name())),
+            Some(f) if !f.kind.fits(kind) => return malformed(format!("flow {info} is no `{}`", kind.name())),
             Some(_) => {}
         }
         let reg = i32::from(register.0);

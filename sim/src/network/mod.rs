@@ -18,7 +18,7 @@ use tpusim_isa::topology::{AXES, ChipId, DeviceId, Direction, Topology};
 pub use route::Port;
 
 /// Ports of one chip that are counted: the torus links, the wires between dies, and the way out to and in from other slices.
-pub const PORTS: usize = 2 * AXES + 3;
+pub const PORTS: usize = 2 * AXES + 4;
 
 /// A link or chip that does not exist, or a network cut in two.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -167,7 +167,7 @@ impl Network {
         let r = &self.rates;
         let (rate, latency) = match port {
             Port::Ici(_) => (r.ici, r.hop),
-            Port::Die => (r.die, Picos(0)),
+            Port::Die { .. } => (r.die, Picos(0)),
             Port::Out => (r.dcn, r.dcn_latency),
             Port::In => (r.dcn, Picos(0)),
         };

@@ -12,7 +12,10 @@ pub enum Port {
     /// A link of the torus.
     Ici(Direction),
     /// Between the devices of a chip.
-    Die,
+    Die {
+        /// Towards higher numbers.
+        up: bool,
+    },
     /// Out of the slice.
     Out,
     /// Into the slice.
@@ -22,14 +25,15 @@ pub enum Port {
 impl Port {
     /// Every port.
     pub const ALL: [Port; super::PORTS] = {
-        let mut all = [Port::Die; super::PORTS];
+        let mut all = [Port::Die { up: true }; super::PORTS];
         let mut i = 0;
         while i < 2 * AXES {
             all[i] = Port::Ici(Direction::ALL[i]);
             i += 1;
         }
-        all[2 * AXES + 1] = Port::Out;
-        all[2 * AXES + 2] = Port::In;
+        all[2 * AXES + 1] = Port::Die { up: false };
+        all[2 * AXES + 2] = Port::Out;
+        all[2 * AXES + 3] = Port::In;
         all
     };
 
@@ -37,9 +41,10 @@ impl Port {
     pub const fn index(self) -> usize {
         match self {
             Port::Ici(d) => d.index(),
-            Port::Die => 2 * AXES,
-            Port::Out => 2 * AXES + 1,
-            Port::In => 2 * AXES + 2,
+            Port::Die { up: true } => 2 * AXES,
+            Port::Die { up: false } => 2 * AXES + 1,
+            Port::Out => 2 * AXES + 2,
+            Port::In => 2 * AXES + 3,
         }
     }
 }
@@ -48,7 +53,7 @@ impl std::fmt::Display for Port {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Port::Ici(d) => d.fmt(f),
-            Port::Die => f.write_str("die"),
+            Port::Die { up } => write!(f, "die{}", if *up { '+' } else { '-' }),
             Port::Out => f.write_str("dcn out"),
             Port::In => f.write_str("dcn in"),
         }
@@ -61,12 +66,12 @@ impl Network {
     /// # Errors
     /// [`NetworkError::Cut`] if failed links leave no way.
     pub fn route(&self, from: DeviceId, to: DeviceId) -> Result<Vec<(ChipId, Port)>, NetworkError> {
-        let ((a, _), (b, _)) = (self.cluster.chip_of(from), self.cluster.chip_of(to));
+        let ((a, core_a), (b, core_b)) = (self.cluster.chip_of(from), self.cluster.chip_of(to));
         if from == to {
             return Ok(Vec::new());
         }
         if a == b {
-            return Ok(vec![(a, Port::Die)]);
+            return Ok(vec![(a, Port::Die { up: core_a < core_b })]);
         }
         let ((slice_a, at_a), (slice_b, at_b)) = (self.cluster.place(a), self.cluster.place(b));
         if slice_a != slice_b {
@@ -161,7 +166,7 @@ mod tests {
     #[test]
     fn dies_and_slices_have_ways_of_their_own() {
         let n = network("v7x", "2x2x1", 2);
-        assert_eq!(n.route(device(0), device(1)).unwrap(), [(ChipId(0), Port::Die)]);
+        assert_eq!(n.route(device(0), device(1)).unwrap(), [(ChipId(0), Port::Die { up: true })]);
         assert_eq!(n.route(device(0), device(9)).unwrap(), [(ChipId(0), Port::Out), (ChipId(4), Port::In)]);
         assert_eq!(n.route(device(8), device(10)).unwrap().len(), 1);
         assert!(n.route(device(3), device(3)).unwrap().is_empty());

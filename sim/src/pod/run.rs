@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use tpusim_isa::chip::ChipSpec;
-use tpusim_isa::program::{Addr, FlowKind, Node, Program};
+use tpusim_isa::program::{Addr, FlowInfo, FlowKind, Node, Program};
 use tpusim_isa::time::{Cycles, Picos};
 use tpusim_isa::topology::{ChipId, DeviceId};
 
@@ -60,6 +60,8 @@ struct Device<'a> {
     flags: FxHashMap<(u32, u32), Flag>,
     /// Ends of transfers nobody has waited for.
     finished: Vec<VecDeque<Picos>>,
+    /// When the operations of transfers so far are over.
+    combined: Picos,
     profile: DeviceProfile,
 }
 
@@ -141,6 +143,7 @@ impl<'a, D: Data> Pod<'a, D> {
                 threads,
                 flags: FxHashMap::default(),
                 finished: vec![VecDeque::new(); program.transfers.len()],
+                combined: Picos(0),
                 profile: DeviceProfile {
                     device: *id,
                     members: members[k],
@@ -245,7 +248,8 @@ impl<'a, D: Data> Pod<'a, D> {
     /// Starts the next transfer of a queue, if there is one.
     fn begin(&mut self, device: u32, thread: u32) -> bool {
         let scalars = *self.chip.regs.scalar as usize;
-        let launch = Picos::from_seconds(*self.chip.overhead.op_launch_s);
+        // What a transfer starts of its own is part of it.
+        let launch = if thread == 1 { Picos::from_seconds(*self.chip.overhead.transfer_launch_s) } else { Picos(0) };
         let t = self.thread(device, thread);
         let Some((transfer, body, at)) = t.waiting.pop_front() else { return false };
         let start = at.max(t.free);
@@ -265,8 +269,9 @@ impl<'a, D: Data> Pod<'a, D> {
         }
         let total = &mut d.profile.transfer_totals[transfer as usize];
         (total.0, total.1) = (total.0 + 1, total.1 + (end - start));
-        if d.threads[0].stop == Stop::Transfer(transfer) {
-            self.events.wake(end, device, 0);
+        let waits = |t: &Thread<'_>| t.control.is_some() && t.stop == Stop::Transfer(transfer);
+        if let Some(waiting) = d.threads.iter().position(waits) {
+            self.events.wake(end, device, waiting as u32);
         }
     }
 
@@ -352,9 +357,14 @@ impl<'a, D: Data> Machine<'a> for View<'_, 'a, D> {
             self.pod.data.operation(self.device, op, scalars)?;
         }
         let main = self.thread == 0;
+        // The code of a transfer is one program: its operations need no launch of their own, and share the units that run them.
+        let launch = if main { 0 } else { self.pod.chip.cycles(*self.pod.chip.overhead.op_launch_s) };
         let d = self.own();
-        let end = at + Cycles(cycles).picos(d.hz);
-        if main {
+        let at = if main { at } else { at.max(d.combined) };
+        let end = at + Cycles(cycles.saturating_sub(launch)).picos(d.hz);
+        if !main {
+            d.combined = end;
+        } else {
             if d.profile.ops.len() < MAX_RUNS {
                 d.profile.ops.push(Run { index: op, start: at, end });
             }
@@ -465,7 +475,8 @@ impl<'a, D: Data> Machine<'a> for View<'_, 'a, D> {
     }
 
     fn branch(&mut self, info: u32, branches: &'a [Vec<Node>]) -> Result<Option<u32>, FaultKind> {
-        if D::DATA {
+        let counted = |f: &FlowInfo| f.kind == FlowKind::Counted;
+        if D::DATA || self.pod.program.flows.get(info as usize).is_some_and(counted) {
             return Ok(None);
         }
         let given = &self.pod.opts.run.branches;

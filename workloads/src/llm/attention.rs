@@ -18,7 +18,9 @@ pub(super) struct Sizes {
     pub kv_heads: i64,
     /// Query heads of a key head.
     pub group: i64,
+    /// Size of a head's query and key, and of its value.
     pub dim: i64,
+    pub value: i64,
     /// Positions of a block; divides `seq`. 0 for attention as one operation.
     pub block: i64,
 }
@@ -58,17 +60,19 @@ impl Sizes {
 
     /// Queries, or gradients by query, as rows of their key head: `(batch, kv_heads, seq * group, dim)`.
     fn rows_of(&self, f: &mut FuncBuilder<'_>, x: ValueId) -> ValueId {
-        let x = f.reshape(x, &[self.batch, self.seq, self.kv_heads, self.group, self.dim]);
+        let dim = f.dims(x).last().copied().unwrap_or(self.dim);
+        let x = f.reshape(x, &[self.batch, self.seq, self.kv_heads, self.group, dim]);
         let x = f.transpose(x, &[0, 2, 1, 3, 4]);
-        f.reshape(x, &[self.batch, self.kv_heads, self.seq * self.group, self.dim])
+        f.reshape(x, &[self.batch, self.kv_heads, self.seq * self.group, dim])
     }
 
     /// The opposite of [`Self::rows_of`], as type `dtype`.
     fn queries_of(&self, f: &mut FuncBuilder<'_>, x: ValueId, dtype: DType) -> ValueId {
         let x = f.convert(x, dtype);
-        let x = f.reshape(x, &[self.batch, self.kv_heads, self.seq, self.group, self.dim]);
+        let dim = f.dims(x).last().copied().unwrap_or(self.dim);
+        let x = f.reshape(x, &[self.batch, self.kv_heads, self.seq, self.group, dim]);
         let x = f.transpose(x, &[0, 2, 1, 3, 4]);
-        f.reshape(x, &[self.batch, self.seq, self.kv_heads * self.group, self.dim])
+        f.reshape(x, &[self.batch, self.seq, self.kv_heads * self.group, dim])
     }
 
     /// `count` rows of each head of `x` from row `at`.
@@ -170,7 +174,8 @@ pub(super) fn forward(f: &mut FuncBuilder<'_>, s: &Sizes, q: ValueId, k: ValueId
     let rows = TensorType::new(s.rows(), DType::F32);
     let max = f.splat(rows.clone(), HIDDEN);
     let sum = f.splat(rows, 0.0);
-    let total = f.splat(TensorType::new(f.dims(q), DType::F32), 0.0);
+    let [b, h, n] = s.rows();
+    let total = f.splat(TensorType::new([b, h, n, s.value], DType::F32), 0.0);
     let done = counted(f, s.pairs(), &[queries, keys, q, k, v], &[max, sum, total], |f, i, fixed, state| {
         let &[queries, keys, q, k, v] = fixed else { return Vec::new() };
         let &[max, sum, total] = state else { return Vec::new() };

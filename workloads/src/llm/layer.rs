@@ -7,9 +7,12 @@ use tpusim_backend::hlo::{FuncBuilder, TensorType, ValueId};
 use tpusim_isa::num::DType;
 
 use super::attention::{self, Known, Sizes};
+use super::experts::Dispatch;
+use super::latent;
 use super::math;
 use super::mesh::{Axis, BATCH, Mesh};
-use super::models::{Model, Norm};
+use super::models::Model;
+use super::narrow::{Of, Products};
 use super::weights::Named;
 
 /// What a layer keeps for its backward pass, beside its input.
@@ -17,10 +20,35 @@ use super::weights::Named;
 pub enum Remat {
     /// Nothing: the backward pass computes the block again.
     Full,
+    /// Some results of products; what is elementwise is computed again.
+    Keep(Keep),
     /// Results of products and of attention; what is elementwise is computed again.
     Dots,
     /// Whatever the gradients read.
     None,
+}
+
+/// Results of products that a layer keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// Queries, keys and values.
+    pub qkv: bool,
+    /// The result of attention before its last product.
+    pub context: bool,
+    /// Attention's last product.
+    pub out: bool,
+    /// The first products of the MLP.
+    pub mlp: bool,
+}
+
+impl Remat {
+    fn keep(self) -> Keep {
+        match self {
+            Remat::Full => Keep::default(),
+            Remat::Keep(k) => k,
+            Remat::Dots | Remat::None => Keep { qkv: true, context: true, out: true, mlp: true },
+        }
+    }
 }
 
 /// Everything about a block that does not change with the layer.
@@ -37,6 +65,11 @@ pub(super) struct Block<'a> {
     /// Type of the gradients of weights.
     pub gradient: DType,
     pub remat: Remat,
+    pub products: Products,
+    /// Hidden width of the MLP that all tokens visit; none if zero.
+    pub ff: i64,
+    /// The experts, if it has some.
+    pub experts: Option<Dispatch>,
 }
 
 /// Values of a block by name.
@@ -50,7 +83,7 @@ pub(super) struct Tape<'a> {
 
 type F<'a, 'm> = &'a mut FuncBuilder<'m>;
 
-const HEADS: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor], &[]];
+pub(super) const HEADS: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor], &[]];
 const HIDDEN: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor]];
 const MODEL: &[&[Axis]] = &[BATCH, &[], &[]];
 
@@ -59,20 +92,48 @@ impl Block<'_> {
     pub fn kept(&self) -> Vec<(&'static str, TensorType)> {
         let m = self.model;
         let ty = |inner: &[i64]| TensorType::new([&[self.batch, self.seq], inner].concat(), self.dtype);
-        let (heads, kv) = (ty(&[m.heads, m.dim]), ty(&[m.kv_heads, m.dim]));
+        let (key, value) = m.head();
+        let (heads, kv) = (ty(&[m.heads, key]), ty(&[m.kv_heads, key]));
         let log_sum = TensorType::new(self.sizes().rows(), DType::F32);
-        let gated = m.norm == Norm::Rms;
+        let gated = m.mlp.gated();
+        let mlp = |names: &[&'static str]| {
+            let dense = (self.ff > 0).then(|| ty(&[self.ff]));
+            names.iter().filter_map(|n| Some((*n, dense.clone()?))).collect::<Vec<_>>()
+        };
+        let rows = |d: &Dispatch, n: i64| TensorType::new(d.rows(n), self.dtype);
         let mut kept = Vec::new();
-        if self.remat != Remat::Full {
+        let keep = self.remat.keep();
+        if let Some(l) = m.latent.filter(|_| keep.qkv) {
+            kept.extend([("qa", ty(&[l.q_rank])), ("kva", ty(&[l.kv_rank + l.rope])), ("q", heads.clone())]);
+            kept.push(("kv", ty(&[m.heads, l.nope + l.value])));
+        } else if keep.qkv {
             kept.extend([("q", heads.clone()), ("k", kv.clone()), ("v", kv.clone())]);
-            kept.extend([("o", heads.clone()), ("log_sum", log_sum), ("middle", ty(&[m.d])), ("u", ty(&[m.ff]))]);
+        }
+        if keep.context {
+            kept.extend([("o", ty(&[m.heads, value])), ("log_sum", log_sum)]);
+        }
+        if keep.out {
+            kept.push(("middle", ty(&[m.d])));
+        }
+        if keep.mlp {
+            kept.extend(mlp(&["u"]));
             if gated {
-                kept.push(("g", ty(&[m.ff])));
+                kept.extend(mlp(&["g"]));
+            }
+            if let Some(d) = &self.experts {
+                kept.extend(d.routed());
+                kept.extend(["eg", "eu"].map(|n| (n, rows(d, d.experts.ff))));
             }
         }
         if self.remat == Remat::None {
-            kept.extend([("h", ty(&[m.d])), ("h2", ty(&[m.d])), ("a", ty(&[m.ff]))]);
-            if m.qk_norm || m.rope_base.is_some() {
+            kept.extend([("h", ty(&[m.d])), ("h2", ty(&[m.d]))]);
+            kept.extend(mlp(&["a"]));
+            if let Some(d) = &self.experts {
+                kept.extend([("rows", rows(d, m.d)), ("ea", rows(d, d.experts.ff))]);
+            }
+            if let Some(l) = m.latent {
+                kept.extend([("qn", ty(&[l.q_rank])), ("kvn", ty(&[l.kv_rank])), ("qr", heads), ("kr", kv)]);
+            } else if m.qk_norm || m.rope_base.is_some() {
                 kept.extend([("qr", heads), ("kr", kv)]);
             }
         }
@@ -80,8 +141,9 @@ impl Block<'_> {
     }
 
     fn sizes(&self) -> Sizes {
-        let Model { heads, kv_heads, dim, .. } = *self.model;
-        Sizes { batch: self.batch, seq: self.seq, kv_heads, group: heads / kv_heads, dim, block: self.tile }
+        let Model { heads, kv_heads, .. } = *self.model;
+        let (dim, value) = self.model.head();
+        Sizes { batch: self.batch, seq: self.seq, kv_heads, group: heads / kv_heads, dim, value, block: self.tile }
     }
 
     /// A norm with the weights called `name`.
@@ -90,17 +152,17 @@ impl Block<'_> {
         math::norm(f, self.model.norm, x, weight, bias, self.model.epsilon)
     }
 
-    fn weight(&self, f: F<'_, '_>, t: &Tape<'_>, name: &str) -> ValueId {
+    pub(super) fn weight(&self, f: F<'_, '_>, t: &Tape<'_>, name: &str) -> ValueId {
         let w = t.weights.get(f, name);
         f.convert(w, self.dtype)
     }
 
     /// The last dimensions of `x` contracted with the first of a weight, and a bias if the model has one of that name.
-    fn product(&self, f: F<'_, '_>, t: &Tape<'_>, x: ValueId, name: &str, bias: &str) -> ValueId {
+    pub(super) fn product(&self, f: F<'_, '_>, t: &Tape<'_>, x: ValueId, name: &str, bias: &str) -> ValueId {
         let w = self.weight(f, t, name);
         let inner: Vec<i64> = (2..f.dims(x).len() as i64).collect();
         let first: Vec<i64> = (0..inner.len() as i64).collect();
-        let y = math::contract(f, x, w, (&inner, &first), self.dtype);
+        let y = self.contract(f, (x, Of::Value), (w, Of::Value), (&inner, &first), self.dtype);
         let Some(b) = t.weights.find(bias) else { return y };
         let b = f.convert(b, self.dtype);
         let dims = f.dims(y);
@@ -110,11 +172,14 @@ impl Block<'_> {
     }
 
     /// The value called `name`: from the tape, else computed from others and kept there.
-    fn value(&self, f: F<'_, '_>, t: &mut Tape<'_>, name: &'static str) -> ValueId {
+    pub(super) fn value(&self, f: F<'_, '_>, t: &mut Tape<'_>, name: &'static str) -> ValueId {
         if let Some(v) = t.known.find(name) {
             return v;
         }
         let m = self.model;
+        if let (Some(l), true) = (&m.latent, latent::VALUES.contains(&name)) {
+            return self.latent_value(f, t, l, name);
+        }
         let v = match name {
             "h" => self.norm(f, t.weights, "attention_norm", t.x),
             "q" | "k" | "v" => {
@@ -164,15 +229,17 @@ impl Block<'_> {
                 let (weight, bias) = if name == "g" { ("gate", "") } else { ("up", "up_bias") };
                 self.product(f, t, h, weight, bias)
             }
-            _ => {
+            "a" => {
                 let u = self.value(f, t, "u");
-                let a = if m.norm == Norm::Rms {
-                    let g = self.value(f, t, "g");
-                    math::swiglu(f, g, u)
-                } else {
-                    math::gelu(f, u)
-                };
+                let gate = m.mlp.gated().then(|| self.value(f, t, "g"));
+                let a = math::activation(f, m.mlp, gate, u);
                 self.mesh.constrain(f, a, HIDDEN)
+            }
+            _ => {
+                return match &self.experts {
+                    Some(d) => self.expert_value(f, t, d, name),
+                    None => t.x,
+                };
             }
         };
         t.known.set(name, v);
@@ -182,11 +249,17 @@ impl Block<'_> {
     /// The block's output, and on the tape what led to it.
     pub fn forward(&self, f: F<'_, '_>, t: &mut Tape<'_>) -> ValueId {
         f.name("layer/attention_norm");
-        let middle = self.value(f, t, "middle");
-        let a = self.value(f, t, "a");
-        f.name("layer/mlp/down");
-        let y = self.product(f, t, a, "down", "down_bias");
-        let y = f.add(middle, y);
+        let mut y = self.value(f, t, "middle");
+        if self.ff > 0 {
+            let a = self.value(f, t, "a");
+            f.name("layer/mlp/down");
+            let more = self.product(f, t, a, "down", "down_bias");
+            y = f.add(y, more);
+        }
+        if let Some(d) = &self.experts {
+            let more = self.experts_forward(f, t, d);
+            y = f.add(y, more);
+        }
         let y = self.mesh.constrain(f, y, MODEL);
         // What was not needed on the way, such as the logarithms of a stored tape.
         for (name, _) in self.kept() {
@@ -196,7 +269,7 @@ impl Block<'_> {
     }
 
     /// Gradient of a product: of its input, `w` having `inner` input dimensions; of the weight and its bias into `grads`.
-    fn product_gradient(
+    pub(super) fn product_gradient(
         &self,
         f: F<'_, '_>,
         t: &Tape<'_>,
@@ -205,7 +278,9 @@ impl Block<'_> {
         (name, bias): (&'static str, &'static str),
     ) -> ValueId {
         let over: &[i64] = &[0, 1];
-        let dw = math::contract(f, x, dy, (over, over), self.gradient);
+        // Devices sum their parts in the type of activations, as the gradient of a weight that was converted.
+        let dw = self.contract(f, (x, Of::Value), (dy, Of::Gradient), (over, over), self.dtype);
+        let dw = f.convert(dw, self.gradient);
         grads.set(name, dw);
         if t.weights.find(bias).is_some() {
             let db = math::sum_wide(f, dy, over);
@@ -216,7 +291,7 @@ impl Block<'_> {
         let (free, outer) = (f.dims(x).len() as i64 - 2, f.dims(dy).len() as i64 - 2);
         let inner: Vec<i64> = (2..2 + outer).collect();
         let last: Vec<i64> = (free..free + outer).collect();
-        math::contract(f, dy, w, (&inner, &last), self.dtype)
+        self.contract(f, (dy, Of::Gradient), (w, Of::Value), (&inner, &last), self.dtype)
     }
 
     /// Gradient of the norm called `name` at `x`.
@@ -243,21 +318,12 @@ impl Block<'_> {
     pub fn backward(&self, f: F<'_, '_>, t: &mut Tape<'_>, dy: ValueId) -> (ValueId, Named) {
         let mut grads = Named::default();
         f.name("layer/attention_norm");
-        let (a, u) = (self.value(f, t, "a"), self.value(f, t, "u"));
         let (h2, middle) = (self.value(f, t, "h2"), self.value(f, t, "middle"));
-        f.name("layer/mlp/down/gradient");
-        let da = self.product_gradient(f, t, &mut grads, (a, dy), ("down", "down_bias"));
-        let da = self.mesh.constrain(f, da, HIDDEN);
-        f.name("layer/mlp/up/gradient");
-        let dh = if self.model.norm == Norm::Rms {
-            let g = self.value(f, t, "g");
-            let (dg, du) = math::swiglu_gradient(f, g, u, da);
-            let one = self.product_gradient(f, t, &mut grads, (h2, du), ("up", ""));
-            let two = self.product_gradient(f, t, &mut grads, (h2, dg), ("gate", ""));
-            f.add(one, two)
-        } else {
-            let du = math::gelu_gradient(f, u, da);
-            self.product_gradient(f, t, &mut grads, (h2, du), ("up", "up_bias"))
+        let dense = (self.ff > 0).then(|| self.mlp_gradient(f, t, &mut grads, h2, dy));
+        let routed = self.experts.as_ref().map(|d| self.experts_backward(f, t, &mut grads, d, dy));
+        let dh = match (dense, routed) {
+            (Some(a), Some(b)) => f.add(a, b),
+            (a, b) => a.or(b).unwrap_or(dy),
         };
         f.name("layer/mlp_norm/gradient");
         let dx = self.norm_gradient(f, t.weights, &mut grads, ("mlp_norm", "mlp_norm_bias"), (middle, dh));
@@ -269,6 +335,23 @@ impl Block<'_> {
         let dx = self.norm_gradient(f, t.weights, &mut grads, names, (t.x, dh));
         let dx = f.add(dm, dx);
         (self.mesh.constrain(f, dx, MODEL), grads)
+    }
+
+    /// The gradient of the MLP's input `h2` from that of its output.
+    fn mlp_gradient(&self, f: F<'_, '_>, t: &mut Tape<'_>, grads: &mut Named, h2: ValueId, dy: ValueId) -> ValueId {
+        let (a, u) = (self.value(f, t, "a"), self.value(f, t, "u"));
+        f.name("layer/mlp/down/gradient");
+        let da = self.product_gradient(f, t, grads, (a, dy), ("down", "down_bias"));
+        let da = self.mesh.constrain(f, da, HIDDEN);
+        f.name("layer/mlp/up/gradient");
+        let gate = self.model.mlp.gated().then(|| self.value(f, t, "g"));
+        let (dg, du) = math::activation_gradient(f, self.model.mlp, gate, u, da);
+        let mut dh = self.product_gradient(f, t, grads, (h2, du), ("up", "up_bias"));
+        if let Some(dg) = dg {
+            let more = self.product_gradient(f, t, grads, (h2, dg), ("gate", ""));
+            dh = f.add(dh, more);
+        }
+        dh
     }
 
     /// From the gradient after attention to that of its normalised input.
@@ -287,6 +370,9 @@ impl Block<'_> {
         let [dq, dk, dv] = attention::backward(f, &self.sizes(), known, go);
         f.name("layer/attention/rope/gradient");
         let dq = self.mesh.constrain(f, dq, HEADS);
+        if let Some(l) = &self.model.latent {
+            return self.latent_gradient(f, t, grads, l, [dq, dk, dv]);
+        }
         let dq = self.position_gradient(f, t, grads, dq, ("q", "q_norm"));
         let dk = self.position_gradient(f, t, grads, dk, ("k", "k_norm"));
         f.name("layer/attention/qkv/gradient");

@@ -3,7 +3,7 @@
 use tpusim_backend::hlo::{DotDims, FuncBuilder, Opcode, ReduceKind, TensorType, ValueId};
 use tpusim_isa::num::DType;
 
-use super::models::Norm;
+use super::models::{Mlp, Norm};
 
 type F<'a, 'm> = &'a mut FuncBuilder<'m>;
 
@@ -204,4 +204,50 @@ pub(super) fn gelu_gradient(f: F<'_, '_>, up: ValueId, dy: ValueId) -> ValueId {
     let slope = f.binary_scalar(Opcode::Multiply, slope, 0.5);
     let dx = f.mul(dy, slope);
     f.convert(dx, dtype)
+}
+
+/// What the MLP computes between its products.
+pub(super) fn activation(f: F<'_, '_>, kind: Mlp, gate: Option<ValueId>, up: ValueId) -> ValueId {
+    match (kind, gate) {
+        (Mlp::Silu, Some(g)) => swiglu(f, g, up),
+        (Mlp::GatedGelu, Some(g)) => {
+            let (dtype, g) = (f.ty(up).dtype, f.convert(g, DType::F32));
+            let (a, u) = (gelu(f, g), f.convert(up, DType::F32));
+            let y = f.mul(a, u);
+            f.convert(y, dtype)
+        }
+        (Mlp::Relu, _) => f.binary_scalar(Opcode::Maximum, up, 0.0),
+        (Mlp::Gelu | Mlp::Silu | Mlp::GatedGelu, _) => gelu(f, up),
+    }
+}
+
+/// Gradients of the gate, if there is one, and of `up` in [`activation`].
+pub(super) fn activation_gradient(
+    f: F<'_, '_>,
+    kind: Mlp,
+    gate: Option<ValueId>,
+    up: ValueId,
+    dy: ValueId,
+) -> (Option<ValueId>, ValueId) {
+    match (kind, gate) {
+        (Mlp::Silu, Some(g)) => {
+            let (dg, du) = swiglu_gradient(f, g, up, dy);
+            (Some(dg), du)
+        }
+        (Mlp::GatedGelu, Some(g)) => {
+            let dtype = f.ty(up).dtype;
+            let [g, u, dy] = [g, up, dy].map(|x| f.convert(x, DType::F32));
+            let (a, da) = (gelu(f, g), f.mul(dy, u));
+            let du = f.mul(dy, a);
+            let dg = gelu_gradient(f, g, da);
+            (Some(f.convert(dg, dtype)), f.convert(du, dtype))
+        }
+        (Mlp::Relu, _) => {
+            let dims = f.dims(up);
+            let zero = f.splat(TensorType::new(dims, f.ty(up).dtype), 0.0);
+            let positive = f.compare("GT", up, zero);
+            (None, f.select(positive, dy, zero))
+        }
+        (Mlp::Gelu | Mlp::Silu | Mlp::GatedGelu, _) => (None, gelu_gradient(f, up, dy)),
+    }
 }

@@ -10,8 +10,25 @@ pub enum Axis {
     Data,
     /// Parts of the batch whose devices also share weights and optimizer state.
     Fsdp,
+    /// Parts of the batch whose devices also share experts: each has all rows of some.
+    Expert,
     /// Parts of heads, hidden channels and vocabulary.
     Tensor,
+}
+
+impl Axis {
+    /// Every axis, the outermost first.
+    pub const ALL: [Axis; 4] = [Axis::Data, Axis::Fsdp, Axis::Expert, Axis::Tensor];
+
+    /// Name on the command line and in programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Axis::Data => "data",
+            Axis::Fsdp => "fsdp",
+            Axis::Expert => "expert",
+            Axis::Tensor => "tensor",
+        }
+    }
 }
 
 /// Sizes of the mesh's axes.
@@ -21,6 +38,8 @@ pub struct Mesh {
     pub data: i64,
     /// Size of [`Axis::Fsdp`].
     pub fsdp: i64,
+    /// Size of [`Axis::Expert`].
+    pub expert: i64,
     /// Size of [`Axis::Tensor`].
     pub tensor: i64,
 }
@@ -29,15 +48,15 @@ pub struct Mesh {
 pub(super) type Cut = Vec<Vec<Axis>>;
 
 /// The dimension that runs over the batch.
-pub(super) const BATCH: &[Axis] = &[Axis::Data, Axis::Fsdp];
+pub(super) const BATCH: &[Axis] = &[Axis::Data, Axis::Fsdp, Axis::Expert];
 
 impl Mesh {
     /// One device.
-    pub const ONE: Mesh = Mesh { data: 1, fsdp: 1, tensor: 1 };
+    pub const ONE: Mesh = Mesh { data: 1, fsdp: 1, expert: 1, tensor: 1 };
 
     /// Number of devices, saturating.
     pub fn devices(&self) -> i64 {
-        self.data.saturating_mul(self.fsdp).saturating_mul(self.tensor)
+        self.parts(&Axis::ALL)
     }
 
     /// Size of an axis.
@@ -45,6 +64,7 @@ impl Mesh {
         match axis {
             Axis::Data => self.data,
             Axis::Fsdp => self.fsdp,
+            Axis::Expert => self.expert,
             Axis::Tensor => self.tensor,
         }
     }
@@ -54,11 +74,13 @@ impl Mesh {
         axes.iter().fold(1, |n, a| n.saturating_mul(self.size(*a)))
     }
 
-    fn name(axis: Axis) -> &'static str {
+    /// Size of an axis, to be changed.
+    pub fn size_mut(&mut self, axis: Axis) -> &mut i64 {
         match axis {
-            Axis::Data => "data",
-            Axis::Fsdp => "fsdp",
-            Axis::Tensor => "tensor",
+            Axis::Data => &mut self.data,
+            Axis::Fsdp => &mut self.fsdp,
+            Axis::Expert => &mut self.expert,
+            Axis::Tensor => &mut self.tensor,
         }
     }
 
@@ -67,7 +89,9 @@ impl Mesh {
         if self.devices() == 1 {
             return;
         }
-        let axes = [Axis::Data, Axis::Fsdp, Axis::Tensor].map(|a| format!("\"{}\"={}", Mesh::name(a), self.size(a)));
+        // Dense models have no axis of experts.
+        let named = Axis::ALL.iter().filter(|a| **a != Axis::Expert || self.expert > 1);
+        let axes: Vec<String> = named.map(|a| format!("\"{}\"={}", a.name(), self.size(*a))).collect();
         m.mesh("mesh", Attr::Opaque(format!("sdy.mesh<[{}]>", axes.join(", "))));
         m.attr("mhlo.num_partitions", Attr::Int(self.devices(), Type::Scalar(DType::I32)));
         m.attr("mhlo.num_replicas", Attr::Int(1, Type::Scalar(DType::I32)));
@@ -79,7 +103,7 @@ impl Mesh {
             return None;
         }
         let dims = cut.iter().map(|axes| {
-            let names = axes.iter().filter(|a| self.size(**a) > 1).map(|a| format!("\"{}\"", Mesh::name(*a)));
+            let names = axes.iter().filter(|a| self.size(**a) > 1).map(|a| format!("\"{}\"", a.name()));
             format!("{{{}}}", names.collect::<Vec<_>>().join(", "))
         });
         Some(format!("sdy.sharding<@mesh, [{}]>", dims.collect::<Vec<_>>().join(", ")))
@@ -92,5 +116,13 @@ impl Mesh {
             Some(text) => f.sharding_constraint(x, &text),
             None => x,
         }
+    }
+}
+
+impl std::fmt::Display for Mesh {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let axes = Axis::ALL.into_iter().filter(|a| self.size(*a) > 1);
+        let named: Vec<String> = axes.map(|a| format!("{}={}", a.name(), self.size(a))).collect();
+        if named.is_empty() { f.write_str("one device") } else { f.write_str(&named.join(",")) }
     }
 }

@@ -13,11 +13,16 @@
 //! ```
 
 mod attention;
+mod experts;
+mod fit;
+mod latent;
 mod layer;
 mod math;
 mod mesh;
 mod models;
+mod narrow;
 mod optimizer;
+mod routing;
 mod step;
 mod train;
 mod weights;
@@ -25,11 +30,17 @@ mod weights;
 use tpusim_backend::hlo::{Module, TensorType, Verified};
 use tpusim_isa::num::DType;
 
-pub use layer::Remat;
+use experts::Dispatch;
+
+pub use experts::Routing;
+pub use fit::{MeshRequest, check_batch, default_batch};
+pub use layer::{Keep, Remat};
 pub use mesh::{Axis, Mesh};
-pub use models::{Experts, Latent, MODELS, Model, Norm, UsefulFlops};
+pub use models::{Experts, Latent, MODELS, Mlp, Model, Norm, UsefulFlops};
+pub use narrow::Products;
 pub use optimizer::{BETA1, BETA2, EPSILON, Optimizer, RATE};
 pub(crate) use train::WORKLOAD;
+pub use train::configure;
 
 use crate::{MAX_ARRAY_BYTES, WorkloadError};
 
@@ -52,9 +63,17 @@ pub struct Options {
     pub weights: DType,
     /// Type of the optimizer's moments.
     pub state: DType,
+    /// Type of the first moment, if it is another.
+    pub first_moment: Option<DType>,
+    /// Parts of the batch whose gradients are summed one after the other.
+    pub microbatches: i64,
     /// Positions of a block, for attention as a loop over pairs of blocks; 0 for attention as one operation, which chips have a kernel
     /// for if activations are bf16. None for the operation then, else for the largest divisor of `seq` up to 512.
     pub attention_block: Option<i64>,
+    /// What operands of products are rounded to.
+    pub products: Products,
+    /// Which experts tokens visit, of a model that has them.
+    pub routing: Routing,
 }
 
 impl Default for Options {
@@ -68,7 +87,11 @@ impl Default for Options {
             dtype: DType::BF16,
             weights: DType::BF16,
             state: DType::F32,
+            first_moment: None,
+            microbatches: 1,
             attention_block: None,
+            products: Products::Plain,
+            routing: Routing::Capacity(1.25),
         }
     }
 }
@@ -87,12 +110,23 @@ impl Options {
         let refuse = |text: String| Err(WorkloadError::Combination(text));
         let Model { heads, kv_heads, dim, .. } = *m;
         let sizes = [self.batch, self.seq, self.tile().max(1), m.layers, m.d, m.ff, heads, kv_heads, dim, m.vocab];
-        let axes = [self.mesh.data, self.mesh.fsdp, self.mesh.tensor];
+        let axes = [self.mesh.data, self.mesh.fsdp, self.mesh.expert, self.mesh.tensor];
         if sizes.iter().chain(&axes).any(|n| !(1..=crate::MAX_SIZE).contains(n)) {
             return refuse(format!("a size is not from 1 to {}", crate::MAX_SIZE));
         }
-        if m.experts.is_some() || m.latent.is_some() {
-            return refuse(format!("no training step for `{}` yet: it has experts or latent attention", m.name));
+        if let Some(l) = m.latent {
+            let sizes = [l.q_rank, l.kv_rank, l.nope, l.rope, l.value];
+            if sizes.iter().any(|n| !(1..=crate::MAX_SIZE).contains(n)) || l.rope % 2 != 0 || kv_heads != heads {
+                return refuse(
+                    "latent attention needs sizes of heads, an even part that rotates, and a key per head".into(),
+                );
+            }
+        }
+        if let Some(e) = m.experts {
+            self.check_experts(m, e)?;
+        }
+        if self.microbatches < 1 || self.batch % self.microbatches != 0 {
+            return refuse(format!("microbatches={} does not divide batch={}", self.microbatches, self.batch));
         }
         if heads % kv_heads != 0 {
             return refuse(format!("kv_heads={kv_heads} does not divide heads={heads}"));
@@ -100,7 +134,8 @@ impl Options {
         if dim % 2 != 0 {
             return refuse(format!("dim={dim} is odd; rotary positions need pairs"));
         }
-        let largest = m.d.max(m.ff).max(m.vocab).max(heads.saturating_mul(dim));
+        let (key, value) = m.head();
+        let largest = m.d.max(m.ff).max(m.vocab).max(heads.saturating_mul(key.saturating_add(value)));
         let ty = TensorType::new([self.batch, self.seq, largest], self.dtype);
         if ty.bytes().is_none_or(|b| b > MAX_ARRAY_BYTES) {
             return Err(WorkloadError::TooLarge { ty: ty.to_string() });
@@ -123,12 +158,57 @@ impl Options {
     }
 }
 
+impl Options {
+    /// How the layers with experts spread their tokens.
+    fn dispatch(&self, experts: Experts) -> Dispatch {
+        let groups = self.mesh.parts(mesh::BATCH).max(1);
+        let tokens = (self.batch / self.microbatches.max(1)).saturating_mul(self.seq) / groups;
+        Dispatch { experts, routing: self.routing, groups, tokens }
+    }
+
+    fn check_experts(&self, m: &Model, e: Experts) -> Result<(), WorkloadError> {
+        let refuse = |text: String| Err(WorkloadError::Combination(text));
+        let sizes = [e.count, e.active, e.ff];
+        if sizes.iter().any(|n| !(1..=crate::MAX_SIZE).contains(n)) || e.active > e.count {
+            return refuse(format!("{} of {} experts of width {} cannot be visited", e.active, e.count, e.ff));
+        }
+        if !(0..=m.layers).contains(&e.dense_layers) || !(0..=e.count).contains(&e.shared) {
+            return refuse(format!("{} dense layers of {}, {} shared experts", e.dense_layers, m.layers, e.shared));
+        }
+        if m.norm == Norm::Layer {
+            return refuse("experts with biases are not there".into());
+        }
+        let groups = self.mesh.parts(mesh::BATCH).max(1);
+        if self.batch / self.microbatches.max(1) % groups != 0 {
+            return refuse(format!("the mesh cuts batch={} into {groups} parts", self.batch));
+        }
+        if let Routing::Capacity(factor) = self.routing
+            && !(factor > 0.0 && factor <= e.count as f64)
+        {
+            return refuse(format!("capacity={factor} is not from above 0 to {}, the number of experts", e.count));
+        }
+        let d = self.dispatch(e);
+        if self.routing == Routing::Balanced && d.tokens.saturating_mul(e.active) % e.count != 0 {
+            let text = format!("{} tokens of a device that visit {} experts each", d.tokens, e.active);
+            return refuse(format!("{text} cannot be spread evenly over {}", e.count));
+        }
+        if !d.fits() {
+            return refuse(format!("{} tokens of a device with {} experts are too many to sort", d.tokens, e.count));
+        }
+        let ty = TensorType::new(d.rows(m.d.max(e.ff)), self.dtype);
+        match ty.bytes() {
+            Some(b) if b <= MAX_ARRAY_BYTES => Ok(()),
+            _ => Err(WorkloadError::TooLarge { ty: ty.to_string() }),
+        }
+    }
+}
+
 /// One step of training `model`: `main` takes the weights (those of layers first, stacked), the moments in the same order, the number of
-/// steps so far `i32[]`, and `tokens` and `targets` `i32[batch, seq]`; it returns weights, moments and steps, which are donated, and the
-/// loss `f32[]`.
+/// steps so far `i32[]`, and `tokens` and `targets` `i32[batch, seq]`, or of microbatches `i32[microbatches, batch / microbatches, seq]`; it
+/// returns weights, moments and steps, which are donated, and the loss `f32[]`.
 ///
 /// # Errors
-/// Sizes that do not go together or with the mesh, and models with experts or latent attention.
+/// Sizes that do not go together or with the mesh.
 pub fn train_step(model: &Model, options: &Options) -> Result<Verified<Module>, WorkloadError> {
     options.check(model)?;
     step::build(model, options)

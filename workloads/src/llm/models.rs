@@ -9,6 +9,26 @@ pub enum Norm {
     Layer,
 }
 
+/// What an MLP computes between its products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mlp {
+    /// `silu(gate) * up`: three matrices.
+    Silu,
+    /// `gelu(gate) * up`: three matrices.
+    GatedGelu,
+    /// `gelu(up)`: two matrices.
+    Gelu,
+    /// `max(up, 0)`: two matrices.
+    Relu,
+}
+
+impl Mlp {
+    /// Whether there is a matrix for a gate.
+    pub fn gated(self) -> bool {
+        matches!(self, Mlp::Silu | Mlp::GatedGelu)
+    }
+}
+
 /// A mixture of experts in the place of the dense MLP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Experts {
@@ -64,6 +84,8 @@ pub struct Model {
     pub tied: bool,
     /// Norms.
     pub norm: Norm,
+    /// The MLP.
+    pub mlp: Mlp,
     /// What a norm adds to the variance.
     pub epsilon: f64,
     /// Whether each head's queries and keys are normalised.
@@ -90,6 +112,7 @@ const QWEN3: Model = Model {
     vocab: 151_936,
     tied: false,
     norm: Norm::Rms,
+    mlp: Mlp::Silu,
     epsilon: 1e-6,
     qk_norm: true,
     rope_base: Some(1e6),
@@ -102,6 +125,34 @@ const QWEN3: Model = Model {
 const LLAMA31: Model =
     Model { vocab: 128_256, epsilon: 1e-5, qk_norm: false, rope_base: Some(5e5), context: 131_072, ..QWEN3 };
 
+const LLAMA2: Model =
+    Model { vocab: 32_000, epsilon: 1e-5, qk_norm: false, rope_base: Some(1e4), context: 4096, ..QWEN3 };
+
+/// Without the scaling of the embedding and of norms, a multiplication each.
+const GEMMA: Model = Model {
+    dim: 256,
+    vocab: 256_000,
+    tied: true,
+    mlp: Mlp::GatedGelu,
+    qk_norm: false,
+    rope_base: Some(1e4),
+    context: 8192,
+    ..QWEN3
+};
+
+const GPT_OSS: Model = Model {
+    d: 2880,
+    ff: 2880,
+    heads: 64,
+    dim: 64,
+    vocab: 201_088,
+    epsilon: 1e-5,
+    qk_norm: false,
+    rope_base: Some(1.5e5),
+    context: 131_072,
+    ..QWEN3
+};
+
 /// Models by name.
 #[rustfmt::skip]
 pub static MODELS: &[Model] = &[
@@ -112,17 +163,42 @@ pub static MODELS: &[Model] = &[
         name: "qwen3-235b-a22b", source: "huggingface.co/Qwen/Qwen3-235B-A22B config.json", layers: 94, d: 4096, ff: 12_288, heads: 64, kv_heads: 4,
         experts: Some(Experts { count: 128, active: 8, shared: 0, ff: 1536, dense_layers: 0 }), ..QWEN3
     },
+    Model { name: "llama2-7b", source: "huggingface.co/meta-llama/Llama-2-7b-hf config.json", layers: 32, d: 4096, ff: 11_008, heads: 32, kv_heads: 32, ..LLAMA2 },
+    Model { name: "llama2-70b", source: "huggingface.co/meta-llama/Llama-2-70b-hf config.json", layers: 80, d: 8192, ff: 28_672, heads: 64, ..LLAMA2 },
+    Model { name: "llama3-8b", source: "huggingface.co/meta-llama/Meta-Llama-3-8B config.json", layers: 32, d: 4096, ff: 14_336, heads: 32, context: 8192, ..LLAMA31 },
+    Model {
+        name: "qwen3-30b-a3b", source: "huggingface.co/Qwen/Qwen3-30B-A3B config.json", layers: 48, d: 2048, ff: 6144, heads: 32, kv_heads: 4,
+        experts: Some(Experts { count: 128, active: 8, shared: 0, ff: 768, dense_layers: 0 }), ..QWEN3
+    },
     Model { name: "llama3.1-8b", source: "huggingface.co/meta-llama/Llama-3.1-8B config.json", layers: 32, d: 4096, ff: 14_336, heads: 32, ..LLAMA31 },
     Model { name: "llama3.1-70b", source: "huggingface.co/meta-llama/Llama-3.1-70B config.json", layers: 80, d: 8192, ff: 28_672, heads: 64, ..LLAMA31 },
     Model { name: "llama3.1-405b", source: "huggingface.co/meta-llama/Llama-3.1-405B config.json", layers: 126, d: 16_384, ff: 53_248, heads: 128, ..LLAMA31 },
     Model {
+        name: "mistral-7b", source: "huggingface.co/mistralai/Mistral-7B-v0.1 config.json, all positions visible", layers: 32, d: 4096, ff: 14_336,
+        heads: 32, vocab: 32_000, rope_base: Some(1e4), context: 32_768, ..LLAMA31
+    },
+    Model {
+        name: "gemma-2b", source: "huggingface.co/google/gemma-2b config.json", layers: 18, d: 2048, ff: 16_384, heads: 8, kv_heads: 1, ..GEMMA
+    },
+    Model {
+        name: "gemma-7b", source: "huggingface.co/google/gemma-7b config.json", layers: 28, d: 3072, ff: 24_576, heads: 16, kv_heads: 16, ..GEMMA
+    },
+    Model {
         name: "gpt3-175b", source: "arXiv:2005.14165 table 2.1; vocabulary and context of GPT-2", layers: 96, d: 12_288, ff: 49_152, heads: 96,
-        kv_heads: 96, vocab: 50_257, tied: true, norm: Norm::Layer, epsilon: 1e-5, qk_norm: false, rope_base: None, context: 2048, ..QWEN3
+        kv_heads: 96, vocab: 50_257, tied: true, norm: Norm::Layer, mlp: Mlp::Gelu, epsilon: 1e-5, qk_norm: false, rope_base: None, context: 2048, ..QWEN3
     },
     Model {
         name: "mixtral-8x7b", source: "huggingface.co/mistralai/Mixtral-8x7B-v0.1 config.json", layers: 32, d: 4096, ff: 14_336, heads: 32,
         vocab: 32_000, epsilon: 1e-5, qk_norm: false, context: 32_768,
         experts: Some(Experts { count: 8, active: 2, shared: 0, ff: 14_336, dense_layers: 0 }), ..QWEN3
+    },
+    Model {
+        name: "gpt-oss-20b", source: "huggingface.co/openai/gpt-oss-20b config.json, without sinks, windows and biases", layers: 24,
+        experts: Some(Experts { count: 32, active: 4, shared: 0, ff: 2880, dense_layers: 0 }), ..GPT_OSS
+    },
+    Model {
+        name: "gpt-oss-120b", source: "huggingface.co/openai/gpt-oss-120b config.json, without sinks, windows and biases", layers: 36,
+        experts: Some(Experts { count: 128, active: 4, shared: 0, ff: 2880, dense_layers: 0 }), ..GPT_OSS
     },
     Model {
         name: "deepseek-v3", source: "huggingface.co/deepseek-ai/DeepSeek-V3 config.json", layers: 61, d: 7168, ff: 18_432, heads: 128,
@@ -138,11 +214,20 @@ pub(super) const NAMES: &[&str] = &[
     "qwen3-8b",
     "qwen3-32b",
     "qwen3-235b-a22b",
+    "llama2-7b",
+    "llama2-70b",
+    "llama3-8b",
+    "qwen3-30b-a3b",
     "llama3.1-8b",
     "llama3.1-70b",
     "llama3.1-405b",
+    "mistral-7b",
+    "gemma-2b",
+    "gemma-7b",
     "gpt3-175b",
     "mixtral-8x7b",
+    "gpt-oss-20b",
+    "gpt-oss-120b",
     "deepseek-v3",
 ];
 
@@ -176,6 +261,16 @@ impl Model {
         MODELS.iter().find(|m| m.name == name)
     }
 
+    /// Sizes of a head's key and of its value.
+    pub(super) fn head(&self) -> (i64, i64) {
+        self.latent.map_or((self.dim, self.dim), |l| (l.nope.saturating_add(l.rope), l.value))
+    }
+
+    /// Channels of a head that rotate with the position.
+    pub(super) fn rotated(&self) -> i64 {
+        self.latent.map_or(self.dim, |l| l.rope)
+    }
+
     /// Weights of a layer's attention.
     fn attention_weights(&self) -> i64 {
         let Model { d, heads, kv_heads, dim, .. } = *self;
@@ -191,7 +286,7 @@ impl Model {
 
     /// Weights of the MLPs of all layers: all there are, or those that one token visits.
     fn mlp_weights(&self, active: bool) -> i64 {
-        let matrices = if self.norm == Norm::Layer { 2 } else { 3 };
+        let matrices = if self.mlp.gated() { 3 } else { 2 };
         let dense = matrices * self.d * self.ff;
         match self.experts {
             None => self.layers * dense,
@@ -214,8 +309,7 @@ impl Model {
     pub fn useful_flops(&self, batch: i64, seq: i64) -> UsefulFlops {
         let tokens = i128::from(batch) * i128::from(seq);
         let n = self.layers * self.attention_weights() + self.mlp_weights(true) + self.vocab * self.d;
-        // Keys and values of latent attention differ in size.
-        let (key, value) = self.latent.map_or((self.dim, self.dim), |l| (l.nope + l.rope, l.value));
+        let (key, value) = self.head();
         let pairs = 6 * i128::from(self.layers) * i128::from(self.heads) * i128::from(key + value) * i128::from(seq);
         let flops = |v: i128| u64::try_from(v).unwrap_or(u64::MAX);
         UsefulFlops { weights: flops(6 * i128::from(n) * tokens), attention: flops(pairs * tokens) }
@@ -236,7 +330,10 @@ mod tests {
     // Oracle: the counts of parameters that the models are published with, in billions.
     #[test]
     fn parameters_are_those_published() {
-        let published = [0.6, 8.2, 32.8, 235.0, 8.0, 70.6, 405.0, 175.0, 46.7, 671.0];
+        let published = [
+            0.6, 8.2, 32.8, 235.0, 6.74, 69.0, 8.03, 30.5, 8.0, 70.6, 405.0, 7.24, 2.51, 8.54, 175.0, 46.7, 20.9,
+            116.8, 671.0,
+        ];
         for (m, want) in MODELS.iter().zip(published) {
             let found = m.parameters() as f64 / 1e9;
             assert!((found - want).abs() < 0.012 * want, "{}: {found} for {want}", m.name);

@@ -76,9 +76,32 @@ fn stack(f: F<'_, '_>, layers: i64, ty: &TensorType) -> ValueId {
 struct Step<'a> {
     o: &'a Options,
     block: Block<'a>,
-    /// Weights of a layer and of the model.
-    layer: Vec<Weight>,
+    /// Layers that are alike, in order.
+    stages: Vec<Stage<'a>>,
+    /// Weights outside of the layers.
     model: Vec<Weight>,
+}
+
+/// Layers that are alike: a loop over them, forward and back.
+struct Stage<'a> {
+    /// What the names of its weights begin with.
+    name: &'static str,
+    layers: i64,
+    block: Block<'a>,
+    /// Weights of a layer.
+    weights: Vec<Weight>,
+}
+
+/// The layers of `m`, in one stage if all are alike.
+fn stages<'a>(m: &Model, o: &Options, block: Block<'a>) -> Vec<Stage<'a>> {
+    let stage = |name, layers, block: Block<'a>| {
+        let experts = block.experts.map(|d| d.experts);
+        Stage { name, layers, block, weights: of_layer(m, block.ff, experts.as_ref(), &o.mesh) }
+    };
+    let Some(e) = m.experts else { return vec![stage("layers", m.layers, block)] };
+    let routed = Block { ff: e.shared.saturating_mul(e.ff), experts: Some(o.dispatch(e)), ..block };
+    let all = [stage("dense", e.dense_layers, block), stage("layers", m.layers - e.dense_layers, routed)];
+    all.into_iter().filter(|s| s.layers > 0).collect()
 }
 
 /// The program: weights, moments, steps so far, tokens and targets to the next weights, moments, steps, and the loss.
@@ -86,14 +109,17 @@ pub(super) fn build(m: &Model, o: &Options) -> Result<Verified<Module>, Workload
     let block = Block {
         model: m,
         mesh: o.mesh,
-        batch: o.batch,
+        batch: o.batch / o.microbatches.max(1),
         seq: o.seq,
         tile: o.tile(),
         dtype: o.dtype,
         gradient: o.weights,
         remat: o.remat,
+        products: o.products,
+        ff: m.ff,
+        experts: None,
     };
-    let step = Step { o, block, layer: of_layer(m, o.mesh.tensor), model: of_model(m) };
+    let step = Step { o, block, stages: stages(m, o, block), model: of_model(m, &o.mesh) };
     let mut module = ModuleBuilder::new("train");
     o.mesh.declare(&mut module);
     let mut f = module.func("main");
@@ -105,10 +131,11 @@ pub(super) fn build(m: &Model, o: &Options) -> Result<Verified<Module>, Workload
 impl Step<'_> {
     /// Names, shapes and cuts of all weights as they are stored: those of layers stacked.
     fn stored(&self) -> impl Iterator<Item = (String, Vec<i64>, Cut, Draw)> {
-        let layers = self.block.model.layers;
-        let stacked = self.layer.iter().map(move |w| {
-            let dims = [&[layers], w.dims.as_slice()].concat();
-            (format!("layers/{}", w.name), dims, [&[Vec::new()], w.cut.as_slice()].concat(), w.draw)
+        let stacked = self.stages.iter().flat_map(|s| {
+            s.weights.iter().map(|w| {
+                let dims = [&[s.layers], w.dims.as_slice()].concat();
+                (format!("{}/{}", s.name, w.name), dims, [&[Vec::new()], w.cut.as_slice()].concat(), w.draw)
+            })
         });
         stacked.chain(self.model.iter().map(|w| (w.name.to_owned(), w.dims.clone(), w.cut.clone(), w.draw)))
     }
@@ -150,23 +177,30 @@ impl Step<'_> {
         }
         for moment in 0..o.optimizer.moments() {
             for (name, dims, cut, _) in &stored {
-                let ty = TensorType::new(dims.clone(), o.state);
+                let held = if moment == 0 { o.first_moment.unwrap_or(o.state) } else { o.state };
+                let ty = TensorType::new(dims.clone(), held);
                 let name = format!("{}/{name}", if moment == 0 { "m" } else { "v" });
                 owned.push(self.parameter(f, &name, ty, (cut, zero), Some(owned.len()))?);
             }
         }
         let scalar = TensorType::new([], DType::I32);
         let step = self.parameter(f, "step", scalar, (&Vec::new(), Draw::Below(1)), Some(owned.len()))?;
-        let ids = TensorType::new([o.batch, o.seq], DType::I32);
+        let parts = (o.microbatches > 1).then_some(o.microbatches);
+        let dims: Vec<i64> = parts.into_iter().chain([self.block.batch, o.seq]).collect();
+        let cut: Cut = parts.map(|_| Vec::new()).into_iter().chain([BATCH.to_vec(), Vec::new()]).collect();
+        let ids = TensorType::new(dims, DType::I32);
         let draw = Draw::Below(m.vocab.max(1) as u64);
-        let cut: Cut = vec![BATCH.to_vec(), Vec::new()];
         let tokens = self.parameter(f, "tokens", ids.clone(), (&cut, draw), None)?;
         let targets = self.parameter(f, "targets", ids, (&cut, draw), None)?;
 
         let (weights, moments) = owned.split_at(stored.len().min(owned.len()));
-        let (stacks, outer) = weights.split_at(self.layer.len().min(weights.len()));
+        let stacked: usize = self.stages.iter().map(|s| s.weights.len()).sum();
+        let (stacks, outer) = weights.split_at(stacked.min(weights.len()));
         let outer = Named::new(self.model.iter().map(|w| w.name), outer);
-        let (gradients, loss) = self.gradients(f, stacks, &outer, tokens, targets);
+        let (gradients, loss) = match parts {
+            None => self.gradients(f, stacks, &outer, tokens, targets),
+            Some(n) => self.accumulated(f, n, weights, (tokens, targets)),
+        };
 
         f.name("optimizer");
         let one = f.scalar(DType::I32, 1.0);
@@ -193,6 +227,44 @@ impl Step<'_> {
         Ok(next)
     }
 
+    /// As [`Self::gradients`], means over `n` parts of the batch that are taken one after the other.
+    fn accumulated(
+        &self,
+        f: F<'_, '_>,
+        n: i64,
+        weights: &[ValueId],
+        (tokens, targets): (ValueId, ValueId),
+    ) -> (Vec<ValueId>, ValueId) {
+        f.name("microbatches");
+        let cuts: Vec<Cut> = self.stored().map(|(_, _, cut, _)| cut).collect();
+        let held = |f: F<'_, '_>, x, cut: &Cut| match self.block.mesh.sharding(cut) {
+            Some(text) => f.sharding_constraint(x, &text),
+            None => x,
+        };
+        let zeros: Vec<ValueId> = weights.iter().map(|w| f.splat(f.ty(*w), 0.0)).collect();
+        let zeros: Vec<ValueId> = zeros.iter().zip(&cuts).map(|(z, cut)| held(f, *z, cut)).collect();
+        let none = f.splat(TensorType::new([], DType::F32), 0.0);
+        let fixed = [&[tokens, targets], weights].concat();
+        let sums = counted(f, n, &fixed, &[&[none], zeros.as_slice()].concat(), |f, i, fixed, state| {
+            let ([tokens, targets, weights @ ..], [loss, sums @ ..]) = (fixed, state) else { return Vec::new() };
+            let (tokens, targets) = (layer_of(f, *tokens, i), layer_of(f, *targets, i));
+            let stacked: usize = self.stages.iter().map(|s| s.weights.len()).sum();
+            let (stacks, outer) = weights.split_at(stacked.min(weights.len()));
+            let outer = Named::new(self.model.iter().map(|w| w.name), outer);
+            let (of, more) = self.gradients(f, stacks, &outer, tokens, targets);
+            f.name("microbatches/sum");
+            let mut next = vec![f.add(*loss, more)];
+            for ((sum, g), cut) in sums.iter().zip(of).zip(&cuts) {
+                let sum = f.add(*sum, g);
+                next.push(held(f, sum, cut));
+            }
+            next
+        });
+        let mut means = sums.iter().map(|s| f.binary_scalar(Opcode::Multiply, *s, 1.0 / n as f64)).collect::<Vec<_>>();
+        let loss = if means.is_empty() { none } else { means.remove(0) };
+        (means, loss)
+    }
+
     /// Gradients of all weights in the order they are stored, and the loss.
     fn gradients(
         &self,
@@ -215,26 +287,39 @@ impl Step<'_> {
         }
         let x = b.mesh.constrain(f, x, &[BATCH, &[], &[]]);
         f.name("rope");
-        let tables = m.rope_base.map(|base| math::rope_tables(f, b.seq, m.dim, base));
-        let (x, kept) = self.layers_forward(f, stacks, tables, x);
+        let tables = m.rope_base.map(|base| math::rope_tables(f, b.seq, m.rotated(), base));
+        let (mut x, mut rest, mut passed) = (x, stacks, Vec::new());
+        for stage in &self.stages {
+            let (own, after) = rest.split_at(stage.weights.len().min(rest.len()));
+            let (y, kept) = stage.forward(f, own, tables, x);
+            passed.push((stage, own, kept));
+            (x, rest) = (y, after);
+        }
         let mut grads = Named::default();
-        let (dx, loss) = self.loss(f, outer, &mut grads, x, targets);
-        let (dx, stacked) = self.layers_backward(f, stacks, tables, &kept, dx);
+        let (mut dx, loss) = self.loss(f, outer, &mut grads, x, targets);
+        let mut stacked = Vec::new();
+        for (stage, own, kept) in passed.iter().rev() {
+            let (d, of) = stage.backward(f, own, tables, kept, dx);
+            stacked = [of, stacked].concat();
+            dx = d;
+        }
         f.name("embedding/gradient");
         self.embedding_gradient(f, &mut grads, tokens, dx);
         let outer = grads.in_order(f, self.model.iter().map(|w| w.name));
         ([stacked, outer].concat(), loss)
     }
+}
 
+impl Stage<'_> {
     /// The output of the last layer, and stacks of what layers keep, their inputs first.
-    fn layers_forward(
+    fn forward(
         &self,
         f: F<'_, '_>,
         stacks: &[ValueId],
         tables: Option<(ValueId, ValueId)>,
         x: ValueId,
     ) -> (ValueId, Vec<ValueId>) {
-        let (b, layers) = (&self.block, self.block.model.layers);
+        let (b, layers) = (&self.block, self.layers);
         f.name("layers");
         let kept = b.kept();
         let input = f.ty(x);
@@ -268,17 +353,17 @@ impl Step<'_> {
     /// The weights of layer `i` and the tables, from [`Self::fixed`] of a loop.
     fn of_layer(&self, f: F<'_, '_>, fixed: &[ValueId], i: ValueId) -> (Named, Option<(ValueId, ValueId)>) {
         f.name("layers/weights");
-        let (stacks, rest) = fixed.split_at(self.layer.len().min(fixed.len()));
+        let (stacks, rest) = fixed.split_at(self.weights.len().min(fixed.len()));
         let values: Vec<ValueId> = stacks.iter().map(|s| layer_of(f, *s, i)).collect();
         let tables = match rest {
             [cos, sin, ..] if self.block.model.rope_base.is_some() => Some((*cos, *sin)),
             _ => None,
         };
-        (Named::new(self.layer.iter().map(|w| w.name), &values), tables)
+        (Named::new(self.weights.iter().map(|w| w.name), &values), tables)
     }
 
     /// The gradient of the first layer's input, and stacks of the gradients of the layers' weights.
-    fn layers_backward(
+    fn backward(
         &self,
         f: F<'_, '_>,
         stacks: &[ValueId],
@@ -286,10 +371,10 @@ impl Step<'_> {
         kept: &[ValueId],
         dx: ValueId,
     ) -> (ValueId, Vec<ValueId>) {
-        let (b, layers) = (&self.block, self.block.model.layers);
+        let (b, layers) = (&self.block, self.layers);
         f.name("layers/gradient");
         let empty: Vec<ValueId> =
-            self.layer.iter().map(|w| stack(f, layers, &TensorType::new(w.dims.clone(), b.gradient))).collect();
+            self.weights.iter().map(|w| stack(f, layers, &TensorType::new(w.dims.clone(), b.gradient))).collect();
         // Tables last, where `of_layer` looks for them.
         let fixed = [kept, &self.fixed(stacks, tables)].concat();
         let state = [&[dx], empty.as_slice()].concat();
@@ -306,7 +391,7 @@ impl Step<'_> {
             let mut tape = Tape { weights: &weights, tables, x, known };
             let (dx, of) = b.backward(f, &mut tape, *dy);
             f.name("layers/gradient/keep");
-            let of = of.in_order(f, self.layer.iter().map(|w| w.name));
+            let of = of.in_order(f, self.weights.iter().map(|w| w.name));
             let held: Vec<ValueId> = grads.iter().zip(of).map(|(stack, g)| put_layer(f, *stack, g, i)).collect();
             [&[dx], held.as_slice()].concat()
         });
@@ -315,7 +400,9 @@ impl Step<'_> {
             None => (dx, empty),
         }
     }
+}
 
+impl Step<'_> {
     /// The mean over all positions of the cross-entropy of their targets, and its gradient at the last layer's output.
     fn loss(&self, f: F<'_, '_>, outer: &Named, grads: &mut Named, x: ValueId, targets: ValueId) -> (ValueId, ValueId) {
         let (b, m) = (&self.block, self.block.model);
@@ -362,7 +449,8 @@ impl Step<'_> {
         f.name("logits/gradient");
         let over: &[i64] = &[0, 1];
         let (one, two) = if m.tied { (d_logits, h) } else { (h, d_logits) };
-        let dw = math::contract(f, one, two, (over, over), b.gradient);
+        let dw = math::contract(f, one, two, (over, over), b.dtype);
+        let dw = f.convert(dw, b.gradient);
         grads.set(head, dw);
         let dh = math::contract(f, d_logits, w, (&[2], &[1 - d]), b.dtype);
         f.name("final_norm/gradient");

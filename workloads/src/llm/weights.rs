@@ -3,8 +3,8 @@
 use tpusim_backend::hlo::{FuncBuilder, ValueId};
 use tpusim_isa::num::DType;
 
-use super::mesh::{Axis, Cut};
-use super::models::{Model, Norm};
+use super::mesh::{Axis, Cut, Mesh};
+use super::models::{Experts, Model, Norm};
 use crate::draw::Draw;
 
 /// One weight, of one layer or of the whole model.
@@ -19,6 +19,7 @@ pub(super) struct Weight {
 
 const FSDP: &[Axis] = &[Axis::Fsdp];
 const TENSOR: &[Axis] = &[Axis::Tensor];
+const EXPERT: &[Axis] = &[Axis::Expert];
 const WHOLE: &[Axis] = &[];
 
 fn one(name: &'static str, dims: &[i64], cut: &[&[Axis]], draw: Draw) -> Weight {
@@ -38,24 +39,38 @@ fn bias(name: &'static str, dims: &[i64], cut: &[&[Axis]]) -> Weight {
     one(name, dims, cut, Draw::Normal { mean: 0.0, deviation: 0.02 })
 }
 
-/// Weights of a layer; the model holds them stacked, layers first. `tensor` is the size of that axis of the mesh: few key heads that it
-/// does not divide stay whole.
-pub(super) fn of_layer(m: &Model, tensor: i64) -> Vec<Weight> {
-    let Model { d, ff, heads, kv_heads, dim, .. } = *m;
-    let kv = if kv_heads % tensor.max(1) == 0 { TENSOR } else { WHOLE };
-    let mut all = vec![
-        scale("attention_norm", d),
-        matrix("wq", &[d, heads, dim], &[FSDP, TENSOR, WHOLE], d),
-        matrix("wk", &[d, kv_heads, dim], &[FSDP, kv, WHOLE], d),
-        matrix("wv", &[d, kv_heads, dim], &[FSDP, kv, WHOLE], d),
-        matrix("wo", &[heads, dim, d], &[TENSOR, WHOLE, FSDP], heads * dim),
-        scale("mlp_norm", d),
-        matrix("up", &[d, ff], &[FSDP, TENSOR], d),
-        matrix("down", &[ff, d], &[TENSOR, FSDP], ff),
-    ];
-    if m.norm == Norm::Rms {
+/// Weights of a layer with a dense MLP of width `ff`, or without if that is zero, and with `experts`; the model holds them stacked, layers
+/// first. Few key heads that the axis of tensors does not divide stay whole.
+pub(super) fn of_layer(m: &Model, ff: i64, experts: Option<&Experts>, mesh: &Mesh) -> Vec<Weight> {
+    let Model { d, heads, kv_heads, dim, .. } = *m;
+    let kv = if kv_heads % mesh.tensor.max(1) == 0 { TENSOR } else { WHOLE };
+    let mut all = vec![scale("attention_norm", d)];
+    match m.latent {
+        None => all.extend([
+            matrix("wq", &[d, heads, dim], &[FSDP, TENSOR, WHOLE], d),
+            matrix("wk", &[d, kv_heads, dim], &[FSDP, kv, WHOLE], d),
+            matrix("wv", &[d, kv_heads, dim], &[FSDP, kv, WHOLE], d),
+        ]),
+        Some(l) => all.extend([
+            matrix("wq_a", &[d, l.q_rank], &[FSDP, WHOLE], d),
+            scale("q_a_norm", l.q_rank),
+            matrix("wq_b", &[l.q_rank, heads, l.nope + l.rope], &[FSDP, TENSOR, WHOLE], l.q_rank),
+            matrix("wkv_a", &[d, l.kv_rank + l.rope], &[FSDP, WHOLE], d),
+            scale("kv_norm", l.kv_rank),
+            matrix("wkv_b", &[l.kv_rank, heads, l.nope + l.value], &[FSDP, TENSOR, WHOLE], l.kv_rank),
+        ]),
+    }
+    let value = m.head().1;
+    all.push(matrix("wo", &[heads, value, d], &[TENSOR, WHOLE, FSDP], heads * value));
+    all.push(scale("mlp_norm", d));
+    if ff > 0 {
+        all.push(matrix("up", &[d, ff], &[FSDP, TENSOR], d));
+        all.push(matrix("down", &[ff, d], &[TENSOR, FSDP], ff));
+    }
+    if ff > 0 && m.mlp.gated() {
         all.push(matrix("gate", &[d, ff], &[FSDP, TENSOR], d));
-    } else {
+    }
+    if m.norm == Norm::Layer {
         all.extend([
             bias("attention_norm_bias", &[d], &[WHOLE]),
             bias("bq", &[heads, dim], &[TENSOR, WHOLE]),
@@ -70,11 +85,37 @@ pub(super) fn of_layer(m: &Model, tensor: i64) -> Vec<Weight> {
     if m.qk_norm {
         all.extend([scale("q_norm", dim), scale("k_norm", dim)]);
     }
+    if let Some(e) = experts {
+        all.extend([
+            matrix("router", &[d, e.count], &[FSDP, WHOLE], d),
+            matrix("experts_gate", &[e.count, d, e.ff], &[EXPERT, FSDP, TENSOR], d),
+            matrix("experts_up", &[e.count, d, e.ff], &[EXPERT, FSDP, TENSOR], d),
+            matrix("experts_down", &[e.count, e.ff, d], &[EXPERT, TENSOR, FSDP], e.ff),
+        ]);
+    }
+    all.iter_mut().for_each(|w| spread(w, mesh));
     all
 }
 
+/// Cuts a weight that the devices of the axis of experts would all hold by that axis too: the dimension that `fsdp` cuts if it can be cut
+/// further, else another. Small ones stay whole.
+fn spread(w: &mut Weight, mesh: &Mesh) {
+    if mesh.expert <= 1 || w.dims.len() < 2 || w.cut.iter().flatten().any(|a| *a == Axis::Expert) {
+        return;
+    }
+    let fits = |d: usize| match (w.dims.get(d), w.cut.get(d)) {
+        (Some(n), Some(axes)) => n % mesh.parts(axes).saturating_mul(mesh.expert).max(1) == 0,
+        _ => false,
+    };
+    let first = w.cut.iter().position(|axes| axes.contains(&Axis::Fsdp));
+    let found = first.into_iter().chain(0..w.dims.len()).find(|d| fits(*d));
+    if let Some(axes) = found.and_then(|d| w.cut.get_mut(d)) {
+        axes.push(Axis::Expert);
+    }
+}
+
 /// Weights outside of the layers.
-pub(super) fn of_model(m: &Model) -> Vec<Weight> {
+pub(super) fn of_model(m: &Model, mesh: &Mesh) -> Vec<Weight> {
     let Model { d, vocab, .. } = *m;
     let mut all = vec![matrix("embedding", &[vocab, d], &[WHOLE, FSDP], d), scale("final_norm", d)];
     if m.norm == Norm::Layer {
@@ -86,6 +127,7 @@ pub(super) fn of_model(m: &Model) -> Vec<Weight> {
     if !m.tied {
         all.push(matrix("head", &[d, vocab], &[FSDP, TENSOR], d));
     }
+    all.iter_mut().for_each(|w| spread(w, mesh));
     all
 }
 

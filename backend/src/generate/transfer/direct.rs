@@ -24,7 +24,8 @@ impl Control<'_, '_> {
         self.wait(ready, self.n - 1);
     }
 
-    /// Everybody's `elements` elements at `from`, combined in the order of the group, to `to`. `work` has room for everybody's.
+    /// Everybody's `elements` elements at `from`, combined, to `to`: along each ring, everybody sends to everybody and combines in the
+    /// order of the line. `work` has room for everybody's on the longest line, and one more.
     pub(super) fn combine_all(
         &mut self,
         elements: u64,
@@ -35,15 +36,40 @@ impl Control<'_, '_> {
         work: i64,
     ) -> Result<(), CompileError> {
         let bytes = elements * dtype.bytes() as u64;
-        let own = self.reg(OWN);
-        self.position(own);
-        self.meet();
-        let data = self.flag();
-        for k in 0..self.n as i32 {
-            let peer = self.shift(k);
-            self.send(peer, data, Vec::new(), bytes, fixed(from), at(work, own, bytes));
+        let rings = self.what.rings.len();
+        let flags: Vec<(u32, u32)> = (0..rings).map(|_| (self.flag(), self.flag())).collect();
+        let mut from = from;
+        for (i, (ready, data)) in flags.into_iter().enumerate() {
+            let n = self.ring(i).size;
+            let own = self.reg(OWN);
+            self.along(i, own);
+            for k in 1..n as i32 {
+                let peer = self.on_line(i, k);
+                self.signal(peer, ready);
+            }
+            self.wait(ready, n - 1);
+            for k in 0..n as i32 {
+                let peer = self.on_line(i, k);
+                self.send(peer, data, Vec::new(), bytes, fixed(from), at(work, own, bytes));
+            }
+            self.wait(data, n);
+            let between = work + (self.what.rings.iter().map(|r| r.size).max().unwrap_or(n) * bytes) as i64;
+            let result = if i + 1 == rings { to } else { between };
+            self.combine_line(n, elements, (dtype, how), work, result)?;
+            from = result;
         }
-        self.wait(data, self.n);
+        Ok(())
+    }
+
+    /// `n` arrays of `elements` elements at `from`, combined in their order, to `to`.
+    fn combine_line(
+        &mut self,
+        n: u64,
+        elements: u64,
+        (dtype, how): (DType, Combine),
+        from: i64,
+        to: i64,
+    ) -> Result<(), CompileError> {
         let node = |op: NodeOp, args: &[u32], dims: &[u64]| Node {
             op,
             args: args.iter().map(|i| NodeId(*i)).collect(),
@@ -54,19 +80,19 @@ impl Control<'_, '_> {
             name: "combine",
         };
         let mut nodes = Vec::new();
-        if self.n > FEW {
+        if n > FEW {
             // A reduction to one element is one over columns.
             let (all, one) = match elements {
-                1 => (vec![self.n], vec![]),
-                _ => (vec![self.n, elements], vec![elements]),
+                1 => (vec![n], vec![]),
+                _ => (vec![n, elements], vec![elements]),
             };
             nodes.push(node(NodeOp::Param(0), &[], &all));
             nodes.push(node(NodeOp::Reduce(how, vec![0]), &[0], &one));
         } else {
             // One after the other, without a neutral element: that of a sum would turn negative zeros positive.
-            nodes.push(node(NodeOp::Param(0), &[], &[self.n, elements]));
+            nodes.push(node(NodeOp::Param(0), &[], &[n, elements]));
             let mut sum = None;
-            for i in 0..self.n {
+            for i in 0..n {
                 nodes.push(node(NodeOp::Slice { start: vec![i, 0], step: vec![1, 1] }, &[0], &[1, elements]));
                 nodes.push(node(NodeOp::Reshape, &[nodes.len() as u32 - 1], &[elements]));
                 let own = nodes.len() as u32 - 1;
@@ -78,7 +104,7 @@ impl Control<'_, '_> {
         }
         let last = nodes.len() - 1;
         let mut address = vec![None; nodes.len()];
-        (address[0], address[last]) = (Some(work as u64), Some(to as u64));
+        (address[0], address[last]) = (Some(from as u64), Some(to as u64));
         let g = Graph { nodes, params: vec![NodeId(0)], outputs: vec![NodeId(last as u32)], ..Graph::default() };
         self.local(&g, &address)
     }
@@ -100,7 +126,7 @@ impl Control<'_, '_> {
         let (outer, run) = runs(&part, &give, &take, bytes);
         for k in 0..n {
             let peer = self.shift(k as i32);
-            self.step(other, own, k as i64);
+            self.step(other, own, k as i64, n);
             let there = at(to, own, part[concat] * take[concat]);
             self.send(peer, data, outer.clone(), run, at(from, other, part[split] * give[split]), there);
         }

@@ -4,15 +4,18 @@
 //! kernels that combine what has arrived. Nobody sends before the receiver has said that it is ready, since the same memory may be
 //! in use there for something else.
 //!
-//! - All-gather and reduce-scatter go round a ring in the order of the group (`ring`): every step moves one part to the next device, so
-//!   that a ring of `n` moves `n - 1` parts over each link, the least there is. Gathers go both ways round at once.
-//! - All-reduce is a reduce-scatter and an all-gather. What is too small to be cut, or left over, is sent to everybody and combined there
-//!   (`direct`), which takes one step instead of many.
-//! - All-to-all and permutations are sent straight; the network finds the way.
+//! - All-gather and reduce-scatter go along the axes of the network that a group extends along, one after the other (`gather`,
+//!   `scatter`), both ways round each. The data is shared out between *strands* (`share`) that take the axes in different orders, so
+//!   that the links of all axes are in use at once, and that work is done for one while another's messages are on their way.
+//! - All-reduce is a reduce-scatter and an all-gather. What is too small to be cut, or left over, is sent to everybody on a line and
+//!   combined there (`direct`), which takes one step instead of many.
+//! - All-to-all and permutations are sent straight; the network finds the way. A broadcast sends everybody a part, which all then gather.
 
 mod code;
 mod direct;
-mod ring;
+mod gather;
+mod scatter;
+mod share;
 
 use tpusim_isa::num::DType;
 use tpusim_isa::pod::{Groups, Peer, SendDesc, Table, TransferInfo};
@@ -23,9 +26,11 @@ use crate::compile::CompileError;
 use crate::graph::{Collective, Exchange, Graph, Node, NodeId};
 use crate::lower::math::Combine;
 use crate::tile::fuse::{SpecialStep, Step};
-use crate::tile::overlap::BEHIND;
 
 use code::Control;
+use gather::Own;
+use scatter::room;
+use share::{Along, Share, Strand, strands};
 
 /// All-reduces of at most this many bytes are sent to everybody: two steps of latency cost more than a few small messages.
 const SMALL: u64 = 16 << 10;
@@ -53,10 +58,10 @@ impl Cut {
     }
 }
 
-/// How the elements of an all-reduce are shared out: those that go round the ring, and those that everybody sends to everybody.
-fn shares(c: &Collective, elements: u64, bytes: u64) -> (u64, u64) {
+/// How the elements of an all-reduce are shared out: those that go round the rings, and those that everybody sends to everybody.
+fn halves(c: &Collective, elements: u64, bytes: u64) -> (u64, u64) {
     let n = c.size();
-    if elements * bytes <= SMALL && n <= FEW {
+    if elements * bytes <= SMALL && c.rings.iter().all(|r| r.size <= FEW) {
         return (0, elements);
     }
     (elements / n * n, elements % n)
@@ -67,24 +72,34 @@ pub(crate) fn work(g: &Graph, node: NodeId, c: &Collective) -> u64 {
     let Some(x) = g.node(node).args.first().map(|a| g.node(*a)) else { return 0 };
     let (bytes, n) = (x.dtype.bytes() as u64, c.size());
     match &c.exchange {
-        // Two parts on their way in and one on its way out.
-        Exchange::ReduceScatter { .. } => 3 * x.bytes().div_ceil(n),
-        Exchange::AllReduce { .. } => {
-            let (whole, rest) = shares(c, x.elements(), bytes);
-            3 * (whole / n) * bytes + n * rest * bytes
+        Exchange::ReduceScatter { dim, .. } => {
+            let cut = Cut::new(&x.dims, *dim, n, bytes);
+            let bytes_of = |s: &Strand| room(cut, s, &c.rings) + if s.share.dense(cut) { 0 } else { s.share.bytes() };
+            strands(cut, bytes, &c.rings, Along::Scatter).iter().map(bytes_of).sum()
         }
+        Exchange::AllReduce { .. } => {
+            let (whole, rest) = halves(c, x.elements(), bytes);
+            let longest = c.rings.iter().map(|r| r.size).max().unwrap_or(n);
+            let cut = Cut { rows: 1, parts: n, run: whole / n * bytes };
+            let rooms = |s: &Strand| room(cut, s, &c.rings);
+            let along = || strands(cut, bytes, &c.rings, Along::Scatter).iter().map(rooms).sum::<u64>();
+            let rings = if whole > 0 { cut.part() + along() } else { 0 };
+            rings + (longest + 1) * rest * bytes
+        }
+        Exchange::Broadcast => x.elements() / n * bytes,
         _ => 0,
     }
 }
 
 /// A transfer that has not been waited for.
 pub(crate) struct Open {
-    transfer: u32,
+    /// Its number in the program.
+    pub transfer: u32,
     result: NodeId,
     /// Operand, result and scratch memory, as first bytes and ends.
     used: [(u64, u64); 3],
     /// The step that waits for it at the latest.
-    until: usize,
+    pub until: usize,
 }
 
 /// The operand and the result of a collective.
@@ -96,31 +111,34 @@ struct Ends<'n> {
     work: i64,
 }
 
+/// First bytes and ends of the arrays that `step` writes.
+fn written(scope: &Scope<'_>, step: &Step) -> Vec<(u64, u64)> {
+    let array = |w: NodeId| (scope.base(w) as u64, scope.base(w) as u64 + scope.g.node(w).bytes());
+    let mut spans: Vec<(u64, u64)> = step.writes().into_iter().map(array).collect();
+    if let Step::Special(s) = step {
+        let at = scope.scratch.get(&s.node).copied().unwrap_or(0);
+        spans.push((at, at + s.scratch()));
+    }
+    spans
+}
+
+impl Open {
+    /// Whether it has to be over before `step`, which reads what it brings or writes over what it works on.
+    pub(super) fn before(&self, scope: &Scope<'_>, step: &Step) -> bool {
+        let meets = |b: &(u64, u64)| self.used.iter().any(|a| a.0 < b.1 && b.0 < a.1);
+        step.reads(scope.g).contains(&self.result) || written(scope, step).iter().any(meets)
+    }
+}
+
 impl Generator<'_> {
     /// Waits for the transfers that have to be over before `step`, or for all.
     pub(super) fn wait_for(&mut self, scope: &Scope<'_>, step: Option<&Step>, body: &mut Vec<Code>) {
-        let (mut reads, mut spans, mut all) = (Vec::new(), Vec::new(), true);
-        if let Some(s) = step {
-            reads = s.reads(scope.g);
-            let written = |w: NodeId| (scope.base(w) as u64, scope.base(w) as u64 + scope.g.node(w).bytes());
-            spans = s.writes().into_iter().map(written).collect();
-            all = false;
-            if let Step::Special(s) = s {
-                let at = scope.scratch.get(&s.node).copied().unwrap_or(0);
-                spans.push((at, at + s.scratch()));
-                // What happens inside is not looked into.
-                all = !s.regions.is_empty();
-            }
-        }
-        let open = std::mem::take(&mut self.open);
-        for o in open {
-            let meets = |a: &(u64, u64)| spans.iter().any(|b| a.0 < b.1 && b.0 < a.1);
-            if all || self.step >= o.until || reads.contains(&o.result) || o.used.iter().any(meets) {
-                body.push(Code::Done { transfer: o.transfer });
-            } else {
-                self.open.push(o);
-            }
-        }
+        let now = self.step;
+        let (over, open): (Vec<Open>, Vec<Open>) = std::mem::take(&mut self.open)
+            .into_iter()
+            .partition(|o| step.is_none_or(|s| now >= o.until || o.before(scope, s)));
+        self.open = open;
+        body.extend(over.into_iter().map(|o| Code::Done { transfer: o.transfer }));
     }
 
     /// Index of equal groups in the program.
@@ -182,7 +200,7 @@ impl Generator<'_> {
             source: node.source.clone(),
             location: node.location.clone(),
             axes: c.axes.clone(),
-            queue: 0,
+            queue: self.queue,
             bytes: scope.g.node(*result).bytes(),
             flags: 0,
         });
@@ -196,7 +214,8 @@ impl Generator<'_> {
         let span = |at: i64, bytes: u64| (at as u64, at as u64 + bytes);
         let used =
             [span(ends.from, x.bytes()), span(ends.to, scope.g.node(*result).bytes()), span(ends.work, s.scratch())];
-        self.open.push(Open { transfer, result: *result, used, until: self.step + 1 + BEHIND });
+        let until = self.ends.get(&self.step).copied().unwrap_or(self.step + 1);
+        self.open.push(Open { transfer, result: *result, used, until });
         Ok(())
     }
 
@@ -206,23 +225,48 @@ impl Generator<'_> {
         match &c.exchange {
             Exchange::AllGather { dim } => {
                 let cut = Cut::new(ends.dims, *dim, n, bytes);
-                k.all_gather(cut, ends.from, ends.to);
+                k.greet();
+                let all = strands(cut, 1, &c.rings, Along::Gather);
+                let own = |k: usize| {
+                    let share = all.get(k).map_or(Share::all(cut), |s| s.share);
+                    Own { at: ends.from + (share.row * cut.run + share.at) as i64, row: cut.run }
+                };
+                k.gather(cut, &all, own, ends.to)?;
             }
             Exchange::ReduceScatter { dim, how } => {
                 let cut = Cut::new(&ends.x.dims, *dim, n, bytes);
-                k.reduce_scatter(cut, ends.x.dtype, *how, ends.from, ends.to, ends.work)?;
+                let mut work = ends.work;
+                k.beside(&strands(cut, bytes, &c.rings, Along::Scatter), |k, s| {
+                    let place = ends.to + (s.share.row * cut.run + s.share.at) as i64;
+                    let dense = s.share.dense(cut);
+                    let to = if dense { place } else { work };
+                    work += if dense { 0 } else { s.share.bytes() as i64 };
+                    k.scatter(cut, s, (ends.x.dtype, *how), ends.from, to, work)?;
+                    if !dense {
+                        k.unpack(s.share, cut.run, to, place);
+                    }
+                    work += room(cut, s, &c.rings) as i64;
+                    Ok(())
+                })?;
             }
             Exchange::AllReduce { how } => {
-                let (whole, rest) = shares(c, ends.x.elements(), bytes);
+                let (whole, rest) = halves(c, ends.x.elements(), bytes);
                 let done = (whole * bytes) as i64;
+                let mut work = ends.work;
                 if whole > 0 {
                     let cut = Cut { rows: 1, parts: n, run: whole / n * bytes };
-                    let sum = ends.work + 2 * cut.part() as i64;
-                    k.reduce_scatter(cut, ends.x.dtype, *how, ends.from, sum, ends.work)?;
-                    k.all_gather(cut, sum, ends.to);
+                    let sum = work;
+                    work += cut.part() as i64;
+                    k.beside(&strands(cut, bytes, &c.rings, Along::Scatter), |k, s| {
+                        k.scatter(cut, s, (ends.x.dtype, *how), ends.from, sum + s.share.at as i64, work)?;
+                        work += room(cut, s, &c.rings) as i64;
+                        Ok(())
+                    })?;
+                    let all = strands(cut, bytes, &c.rings, Along::Gather);
+                    let own = |k: usize| Own { at: sum + all.get(k).map_or(0, |s| s.share.at as i64), row: cut.run };
+                    k.gather(cut, &all, own, ends.to)?;
                 }
                 if rest > 0 {
-                    let work = ends.work + (3 * (whole / n) * bytes) as i64;
                     k.combine_all(rest, ends.x.dtype, *how, ends.from + done, ends.to + done, work)?;
                 }
             }
@@ -230,6 +274,7 @@ impl Generator<'_> {
                 k.all_to_all(&ends.x.dims, *split, *concat, bytes, ends.from, ends.to);
             }
             Exchange::Permute { pairs } => k.permute(pairs, ends)?,
+            Exchange::Broadcast => k.broadcast(ends)?,
         }
         Ok(k.finish())
     }

@@ -1,6 +1,6 @@
 //! Communication between devices.
 
-use super::super::{Collective, Exchange, NodeId, NodeOp, Special};
+use super::super::{Collective, Exchange, NodeId, NodeOp, Ring, Special};
 use super::contract::reducer;
 use super::*;
 use crate::eval::Grid;
@@ -43,7 +43,11 @@ impl Builder<'_> {
             | Opcode::CrossReplicaSum
             | Opcode::ReduceScatter
             | Opcode::AllToAll
+            | Opcode::CollectiveBroadcast
             | Opcode::CollectivePermute => {
+                if op.attrs.flag("has_dynamic_root") {
+                    return Some(Err(self.error(op.opcode.name(), op.loc, "who sends has to be known beforehand")));
+                }
                 let mut out = Vec::new();
                 for (&x, &r) in args.iter().zip(&op.results) {
                     match self.collective(f, op, x, r, grid, site) {
@@ -83,6 +87,7 @@ impl Builder<'_> {
             Opcode::AllGather => Exchange::AllGather { dim: dim("all_gather_dim") },
             Opcode::AllReduce | Opcode::CrossReplicaSum => Exchange::AllReduce { how: combined(self)? },
             Opcode::ReduceScatter => Exchange::ReduceScatter { dim: dim("scatter_dimension"), how: combined(self)? },
+            Opcode::CollectiveBroadcast => Exchange::Broadcast,
             Opcode::AllToAll => Exchange::AllToAll { split: dim("split_dimension"), concat: dim("concat_dimension") },
             _ => {
                 let pair = |p: Vec<usize>| match p[..] {
@@ -121,7 +126,8 @@ impl Builder<'_> {
             }
             _ => op.attrs.text("mesh_axes").unwrap_or("").to_owned(),
         };
-        let what = Collective { exchange, groups, devices: grid.devices() as u32, axes };
+        let rings = vec![Ring::whole(n as u64)];
+        let what = Collective { exchange, groups, devices: grid.devices() as u32, axes, rings };
         // Two collectives that look the same are still two.
         let node = NodeId(self.graph.nodes.len() as u32);
         self.graph.nodes.push(Node {

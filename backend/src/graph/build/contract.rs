@@ -9,6 +9,11 @@ use super::*;
 use crate::hlo::{Attr, Op, Opcode};
 use crate::lower::math::{Combine, MapOp};
 
+/// Contracted elements, rows and columns from which on transposing an operand costs less than its blocks do.
+const TURNED_K: u64 = 512;
+const TURNED_ROWS: u64 = 128;
+const TURNED_COLS: u64 = 1024;
+
 pub(super) fn combine_of(op: Opcode) -> Option<Combine> {
     Some(match op {
         Opcode::Add => Combine::Add,
@@ -382,6 +387,36 @@ impl Builder<'_> {
         if self.pad_contraction && k > K_MULTIPLE && !k.is_multiple_of(K_MULTIPLE) {
             args = [0, 1].map(|side| self.pad_end(args[side], spec.contract[side][0], name, site)).to_vec();
         }
+        let spec = self.turned(spec, &mut args, name, site);
         self.push(NodeOp::Dot(spec), args, t, name, site.clone())
+    }
+
+    /// Where neither operand of a large product has its contracted dimension last, as in gradients of weights, the left one is transposed
+    /// once, for all products that read it, instead of block by block for each block of columns.
+    fn turned(
+        &mut self,
+        mut spec: DotSpec,
+        args: &mut [NodeId],
+        name: &'static str,
+        site: &(String, String),
+    ) -> DotSpec {
+        let &[a, b] = &args[..] else { return spec };
+        let shape = |n: NodeId| (self.node(n).dims.clone(), self.node(n).dtype);
+        let ((dims, dtype), (other, _)) = (shape(a), shape(b));
+        let last = |side: usize, rank: usize| spec.contract[side][0] + 1 == rank;
+        if !spec.batch[0].is_empty() || last(0, dims.len()) || last(1, other.len()) {
+            return spec;
+        }
+        let k = dims[spec.contract[0][0]];
+        let free = |d: &[u64]| d.iter().product::<u64>() / k.max(1);
+        if k < TURNED_K || free(&dims) < TURNED_ROWS || free(&other) < TURNED_COLS {
+            return spec;
+        }
+        let perm = [spec.free(0, dims.len()), spec.contract[0].clone()].concat();
+        let turned = Shape { dims: perm.iter().map(|&d| dims[d]).collect(), dtype };
+        let x = self.transpose(a, perm, &turned, name, site.clone());
+        args[0] = self.map(MapOp::Copy, &[x], &turned, name, site.clone());
+        spec.contract[0] = vec![dims.len() - 1];
+        spec
     }
 }

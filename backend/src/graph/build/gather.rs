@@ -222,8 +222,13 @@ impl Builder<'_> {
         let slice: Vec<u64> = op.attrs.ints("slice_sizes").unwrap_or(&[]).iter().map(|&s| s as u64).collect();
         let mut part = |x: NodeId| {
             let t = Shape { dims: dims.clone(), dtype: self.node(x).dtype };
-            self.gather_one(d, &slice, x, indices, &t, site)
-                .ok_or_else(|| self.error(op.opcode.name(), op.loc, "has more places than 32-bit indices can name"))
+            // What is made wider is gathered before that.
+            let from = self.widened(x).unwrap_or(x);
+            let narrow = Shape { dims: dims.clone(), dtype: self.node(from).dtype };
+            let y = self
+                .gather_one(d, &slice, from, indices, &narrow, site)
+                .ok_or_else(|| self.error(op.opcode.name(), op.loc, "has more places than 32-bit indices can name"))?;
+            Ok(self.map(MapOp::Convert, &[y], &t, "gather", site.clone()))
         };
         Ok(vec![match x {
             Value::One(x) => Value::One(part(x)?),

@@ -63,6 +63,19 @@ impl Builder<'_> {
         {
             return inner;
         }
+        // What is put together is made narrow before.
+        if m == MapOp::Convert
+            && let NodeOp::Concat(d) = self.node(args[0]).op
+            && t.dtype.bits() < self.node(args[0]).dtype.bits()
+        {
+            let parts = self.node(args[0]).args.clone();
+            let narrow = |b: &mut Self, x: NodeId| {
+                let part = Shape { dims: b.node(x).dims.clone(), dtype: t.dtype };
+                b.map(m, &[x], &part, name, site.clone())
+            };
+            let parts = parts.into_iter().map(|x| narrow(self, x)).collect();
+            return self.push(NodeOp::Concat(d), parts, t, name, site);
+        }
         // A scalar predicate selects whole tensors: broadcast it.
         let mut args = args.to_vec();
         for a in &mut args {
@@ -72,6 +85,13 @@ impl Builder<'_> {
             }
         }
         self.push(NodeOp::Map(m), args, t, name, site)
+    }
+
+    /// What `a` only makes wider: data is moved before that, while it is narrow.
+    pub(super) fn widened(&self, a: NodeId) -> Option<NodeId> {
+        let node = self.node(a);
+        let x = *node.args.first().filter(|_| matches!(node.op, NodeOp::Map(MapOp::Convert)))?;
+        (self.node(x).dtype.bits() < node.dtype.bits()).then_some(x)
     }
 
     pub(super) fn splat_of(&self, a: NodeId) -> Option<Arc<[u8]>> {
@@ -122,6 +142,10 @@ impl Builder<'_> {
         if let Some(bytes) = self.splat_of(a) {
             return self.constant(bytes, t, name, site);
         }
+        if let Some(x) = self.widened(a) {
+            let x = self.reshape(x, &Shape { dims: t.dims.clone(), dtype: self.node(x).dtype }, name, site.clone());
+            return self.map(MapOp::Convert, &[x], t, name, site);
+        }
         self.push(NodeOp::Reshape, vec![a], t, name, site)
     }
 
@@ -138,6 +162,11 @@ impl Builder<'_> {
         }
         if perm.iter().enumerate().all(|(i, &d)| i == d) {
             return a;
+        }
+        if let Some(x) = self.widened(a) {
+            let moved = Shape { dims: t.dims.clone(), dtype: self.node(x).dtype };
+            let x = self.transpose(x, perm, &moved, name, site.clone());
+            return self.map(MapOp::Convert, &[x], t, name, site);
         }
         self.push(NodeOp::Transpose(perm), vec![a], t, name, site)
     }
@@ -156,6 +185,11 @@ impl Builder<'_> {
         }
         if self.node(a).dims == t.dims && step.iter().all(|&s| s == 1) {
             return a;
+        }
+        if let Some(x) = self.widened(a) {
+            let part = Shape { dims: t.dims.clone(), dtype: self.node(x).dtype };
+            let x = self.slice(x, start, step, &part, name, site.clone());
+            return self.map(MapOp::Convert, &[x], t, name, site);
         }
         self.push(NodeOp::Slice { start, step }, vec![a], t, name, site)
     }

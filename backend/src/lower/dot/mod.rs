@@ -58,8 +58,10 @@ pub struct DotKernel {
     pub stream: Operand,
     /// Operand that is latched.
     pub weights: Operand,
-    /// Format the MXU multiplies.
+    /// Format in which the MXU takes the rows of the stream operand.
     pub format: Format,
+    /// Format in which it takes the weights: of as many bits.
+    pub weights_format: Format,
     /// Epilogue, with one [`Kind::Product`] whose type is f32 or i32.
     pub nodes: Vec<Node>,
     /// What is written.
@@ -165,7 +167,7 @@ impl DotKernel {
         let unit = i64::from(stored_bytes(w.dtype));
         let along_k =
             w.access.strides[n - 1] == unit && (w.access.strides[n - 2] != unit || self.dims[self.dims.len() - 1] == 1);
-        Route { lanes_along_k: along_k, transpose: false, convert: needs_convert(w.dtype, self.format) }
+        Route { lanes_along_k: along_k, transpose: false, convert: needs_convert(w.dtype, self.weights_format) }
     }
 
     /// Everything it reads and writes.

@@ -89,7 +89,7 @@ impl<'k> Lowering<'k> {
             loaded = Some((group / src_q, v));
             parts.push(self.part(e, v, r.dtype, group % src_q));
         }
-        e.code.pack(&parts, self.k.format)
+        e.code.pack(&parts, r.format)
     }
 
     /// Part `part` of a register of `dtype`, in 32 bits as the array's format is packed from.

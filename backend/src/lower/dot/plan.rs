@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tpusim_isa::num::DType;
+use tpusim_isa::num::{DType, Format};
 use tpusim_isa::program::{DmaDir, SReg};
 
 use super::super::cells::{Shape, packing, stored_bytes};
@@ -25,6 +25,8 @@ pub(super) struct Ready {
     pub(super) plane_rows: u32,
     pub(super) route: Route,
     pub(super) dtype: DType,
+    /// What the array takes it in.
+    pub(super) format: Format,
     /// Lane tiles and rows of the block in HBM's type, where they differ (transposes).
     pub(super) source_lane_tiles: u32,
 }
@@ -78,7 +80,8 @@ impl Ready {
 
     fn empty() -> Ready {
         let route = Route { lanes_along_k: true, transpose: false, convert: false };
-        Ready { stream: 0, scratch: None, lane_tiles: 0, plane_rows: 0, route, dtype: DType::F32, source_lane_tiles: 0 }
+        let (dtype, format) = (DType::F32, Format::Bf16);
+        Ready { stream: 0, scratch: None, lane_tiles: 0, plane_rows: 0, route, dtype, format, source_lane_tiles: 0 }
     }
 }
 
@@ -307,6 +310,7 @@ impl<'k> Lowering<'k> {
             plane_rows: ready_plane,
             route,
             dtype: o.dtype,
+            format: if columns { self.k.weights_format } else { self.k.format },
             source_lane_tiles: lane_tiles,
         }
     }

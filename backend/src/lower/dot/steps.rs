@@ -76,7 +76,7 @@ impl<'k> Lowering<'k> {
                 w = e.code.sel(m, w, zero);
             }
             for mi in 0..self.t.row_split {
-                e.code.mxu_push(self.mxu(ki, ni, mi), w, self.k.format, slot, transposed);
+                e.code.mxu_push(self.mxu(ki, ni, mi), w, self.weights.format, slot, transposed);
             }
         }
     }

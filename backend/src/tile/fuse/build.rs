@@ -8,6 +8,8 @@ pub(super) struct Build<'b, 'g> {
     pub(super) value: NodeId,
     pub(super) kept: &'b BTreeSet<NodeId>,
     pub(super) inside: BTreeSet<NodeId>,
+    /// Those of `inside` that other kernels compute too.
+    again: BTreeSet<NodeId>,
     pub(super) dims: Vec<u64>,
     pub(super) nodes: Vec<Node>,
     pub(super) memo: FxHashMap<(NodeId, DimMap), NodeIx>,
@@ -31,6 +33,7 @@ impl<'b, 'g> Build<'b, 'g> {
             value,
             kept,
             inside: BTreeSet::new(),
+            again: BTreeSet::new(),
             dims: Vec::new(),
             nodes: Vec::new(),
             memo: FxHashMap::default(),
@@ -57,7 +60,7 @@ impl<'b, 'g> Build<'b, 'g> {
         while let Some(n) = todo.pop_last() {
             let is_root = n == self.value && (n == self.root || !self.p.stored.contains(&n));
             let node = g.node(n);
-            if !is_root && (self.kept.contains(&n) || !self.p.fusable(n, &self.inside)) {
+            if !is_root && (self.kept.contains(&n) || !self.p.fusable(n, &self.inside, &self.again)) {
                 continue;
             }
             if self.inside.len() >= self.p.options.max_nodes {
@@ -83,15 +86,22 @@ impl<'b, 'g> Build<'b, 'g> {
                 }
                 // Data movement of something computed here; of stored arrays it is a load.
                 NodeOp::Transpose(_) => {
-                    self.p.fusable(node.args[0], &BTreeSet::from([n])) && !self.kept.contains(&node.args[0])
+                    let again =
+                        if self.p.own(n, &self.inside, &self.again) || is_root { [].into() } else { [n].into() };
+                    self.p.fusable(node.args[0], &[n].into(), &again) && !self.kept.contains(&node.args[0])
                 }
                 NodeOp::Reshape => {
                     let from = &g.node(node.args[0]).dims;
-                    squeeze(from) == squeeze(&node.dims) && self.p.fusable(node.args[0], &BTreeSet::from([n]))
+                    let again =
+                        if self.p.own(n, &self.inside, &self.again) || is_root { [].into() } else { [n].into() };
+                    squeeze(from) == squeeze(&node.dims) && self.p.fusable(node.args[0], &[n].into(), &again)
                 }
                 _ => false,
             };
             if take {
+                if !is_root && !self.p.own(n, &self.inside, &self.again) {
+                    self.again.insert(n);
+                }
                 self.inside.insert(n);
                 let dear = |a: NodeId| {
                     // Small operands that are dear to compute are not computed again for every repetition.
@@ -171,7 +181,7 @@ impl<'b, 'g> Build<'b, 'g> {
         let shifts = self.shifts(&view.shifts, bytes);
         let access = Access { buffer: self.root.ix(), offset: view.offset * bytes, strides, shifts };
         Ok(Fusion {
-            root: self.root,
+            roots: vec![self.root],
             dims: std::mem::take(&mut self.dims),
             nodes: std::mem::take(&mut self.nodes),
             stores: vec![(ix, access)],
