@@ -16,7 +16,7 @@ use crate::tile::pipeline::{Pipeline, Stage, shifted};
 
 /// Queue of transfers that run beside other iterations: those that somebody waits for have one of their own. Queues between are for the
 /// strands of these, at most two for each of three axes.
-const BESIDE: u32 = 8;
+const BESIDE: u32 = 1;
 /// Register that says which of two branches to take. No operation leaves anything in it.
 const CHOICE: SReg = SReg(2);
 
