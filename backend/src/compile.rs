@@ -78,8 +78,8 @@ pub fn compile_placed(
     attempts(module, chip, Some(placement)).map(|c| c.program)
 }
 
-/// As [`compile`], with the graph and the plan. Where a kernel fits no tiling, none are joined, then they write over
-/// nothing they read, then long contractions are padded to what blocks divide, then kernels are made smaller.
+/// As [`compile`], with the graph and the plan. Where a kernel fits no tiling, long contractions are padded to what
+/// blocks divide, then no kernels are joined, then they write over nothing they read, then they are made smaller.
 ///
 /// # Errors
 /// [`CompileError`], of the first attempt.
@@ -123,8 +123,15 @@ fn attempts(
     }
     let apart = |max_nodes: usize| Options { max_nodes, in_place: false, join: false, ..options };
     let single = Options { join: false, ..options };
-    let others =
-        [(false, single), (false, apart(MAX_NODES)), (true, apart(MAX_NODES)), (true, apart(16)), (true, apart(2))];
+    let others = [
+        (true, options),
+        (false, single),
+        (true, single),
+        (false, apart(MAX_NODES)),
+        (true, apart(MAX_NODES)),
+        (true, apart(16)),
+        (true, apart(2)),
+    ];
     others.into_iter().find_map(|(pad, how)| attempt(pad, attention, how).ok()).map_or(first, Ok)
 }
 

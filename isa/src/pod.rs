@@ -19,7 +19,7 @@
 use crate::program::Addr;
 
 /// Queues that the main code uses. Those behind them are for strands.
-pub const MAIN_QUEUES: u32 = 2;
+pub const MAIN_QUEUES: u32 = 3;
 
 /// Disjoint groups of devices, each in its own order. All have the same size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

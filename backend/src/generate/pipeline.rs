@@ -14,9 +14,10 @@ use crate::lower::emit::counter_register;
 use crate::tile::fuse::{Plan, Step};
 use crate::tile::pipeline::{Pipeline, Stage, shifted};
 
-/// Queue of transfers that run beside other iterations: those that somebody waits for have one of their own. Queues between are for the
-/// strands of these, at most two for each of three axes.
-const BESIDE: u32 = 1;
+/// Queues of transfers that run beside other iterations: those that somebody waits for have one of their own, and what is needed next
+/// does not stand behind what has time. They are among the [`MAIN_QUEUES`](tpusim_isa::pod::MAIN_QUEUES).
+const AHEAD: u32 = 1;
+const BEHIND: u32 = 2;
 /// Register that says which of two branches to take. No operation leaves anything in it.
 const CHOICE: SReg = SReg(2);
 
@@ -134,8 +135,10 @@ impl Generator<'_> {
         let end = p.walk(scope, Vec::new(), is(Stage::Ahead), &mut before);
         end.iter().filter(|r| !crossing.contains(&r.step)).for_each(|r| p.done(*r, &mut before));
         if !before.is_empty() {
-            body.push(set(-1));
-            body.extend(before.into_iter().flat_map(|(_, c)| c));
+            // Transfers that start here for later have time.
+            let at = body.iter().rposition(|c| !matches!(c, Code::Start { .. })).map_or(0, |i| i + 1);
+            let first = std::iter::once(set(-1)).chain(before.into_iter().flat_map(|(_, c)| c));
+            body.splice(at..at, first);
         }
         let code = self.chosen(node, counter, trip, code);
         body.push(Code::Loop { counter, trip, body: code });
@@ -163,7 +166,11 @@ impl Generator<'_> {
         let mut segments = Vec::new();
         for (k, s) in plan.steps.iter().enumerate() {
             self.step = k;
-            self.queue = if pipeline.crossing.contains(&k) { BESIDE } else { 0 };
+            self.queue = match (pipeline.crossing.contains(&k), pipeline.stages[k]) {
+                (false, _) => 0,
+                (true, Stage::Ahead) => AHEAD,
+                (true, _) => BEHIND,
+            };
             let mut code = Vec::new();
             match (s, pipeline.stages[k]) {
                 (Step::Kernel(f), Stage::Now) => self.fusion(scope, f, &mut code)?,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::fuse::Plan;
+use super::fuse::{Plan, Step};
 use super::region::{Uses, over};
 use crate::graph::{Graph, NodeId, NodeOp};
 
@@ -22,8 +22,13 @@ pub fn donate(g: &Graph, plan: &mut Plan) {
         let mut rest = Vec::new();
         for out in left {
             let alike = |p: &&NodeId| g.node(**p).dims == g.node(out).dims && g.node(**p).dtype == g.node(out).dtype;
+            // Blocks of products rarely divide what they cover.
+            let plain = |plan: &Plan| {
+                let at = uses.first_write(out).and_then(|k| plan.steps.get(k));
+                matches!(at, Some(Step::Kernel(f)) if f.product.is_none())
+            };
             let fits = |p: &NodeId, plan: &mut Plan| match exact {
-                true => over(plan, &uses, *p, out),
+                true => plain(plan) && over(plan, &uses, *p, out),
                 false => uses.last_read(*p) < uses.first_write(out),
             };
             let alike: Vec<NodeId> = free.iter().filter(alike).copied().collect();

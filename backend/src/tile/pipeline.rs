@@ -20,6 +20,9 @@ use crate::graph::{Counter, Graph, NodeId};
 use crate::lower::expr::Kind;
 use crate::lower::scalar::ScalarKind;
 
+/// A share of a body's steps, as one over this, that is little time.
+const SHORT: usize = 3;
+
 /// The iteration that a step of a loop's body works for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -134,8 +137,32 @@ impl<'a> Body<'a> {
     }
 }
 
+/// Moves the kernels that are last to read what is gathered up to where they can run, if little time is left from there to the first
+/// reader in the next iteration.
+fn advance(g: &Graph, plan: &mut Plan, outside: &Outside<'_>) {
+    let n = plan.steps.len();
+    let body = Body::new(g, &plan.steps, outside);
+    let mut key: Vec<(usize, bool, usize)> = (0..n).map(|i| (i, true, i)).collect();
+    for at in (0..n).filter(|i| is_transfer(g, &plan.steps[*i]) && body.sources(*i).is_some()) {
+        let results = body.results(at);
+        let readers = || results.iter().flat_map(|r| body.readers.get(r)).flatten().copied();
+        let (Some(first), Some(last)) = (readers().min(), readers().max()) else { continue };
+        let Step::Kernel(f) = &plan.steps[last] else { continue };
+        let own = |r: &NodeId| body.writers.get(r).is_some_and(|w| w.len() == 1) && (outside.carried)(*r).is_none();
+        if !f.roots.iter().all(own) || f.updates.is_some() || f.in_place || SHORT * (n - last + first) > n {
+            continue;
+        }
+        let writers = body.reads[last].iter().flat_map(|r| body.writers.get(r)).flatten().filter(|w| **w < last);
+        key[last] = (writers.max().map_or(0, |w| w + 1), false, last);
+    }
+    key.sort_unstable();
+    let mut old: Vec<Option<Step>> = std::mem::take(&mut plan.steps).into_iter().map(Some).collect();
+    plan.steps.extend(key.into_iter().filter_map(|(_, _, s)| old[s].take()));
+}
+
 /// Gives the steps of a loop's body stages, and the order these need. `None` if all belong to the iteration at hand.
 pub fn pipeline(g: &Graph, plan: &mut Plan, outside: &Outside<'_>) -> Option<Pipeline> {
+    advance(g, plan, outside);
     let body = Body::new(g, &plan.steps, outside);
     let n = plan.steps.len();
     let starts: Vec<usize> = (0..n).filter(|i| is_transfer(g, &plan.steps[*i])).collect();

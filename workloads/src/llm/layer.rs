@@ -20,10 +20,35 @@ use super::weights::Named;
 pub enum Remat {
     /// Nothing: the backward pass computes the block again.
     Full,
+    /// Some results of products; what is elementwise is computed again.
+    Keep(Keep),
     /// Results of products and of attention; what is elementwise is computed again.
     Dots,
     /// Whatever the gradients read.
     None,
+}
+
+/// Results of products that a layer keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// Queries, keys and values.
+    pub qkv: bool,
+    /// The result of attention before its last product.
+    pub context: bool,
+    /// Attention's last product.
+    pub out: bool,
+    /// The first products of the MLP.
+    pub mlp: bool,
+}
+
+impl Remat {
+    fn keep(self) -> Keep {
+        match self {
+            Remat::Full => Keep::default(),
+            Remat::Keep(k) => k,
+            Remat::Dots | Remat::None => Keep { qkv: true, context: true, out: true, mlp: true },
+        }
+    }
 }
 
 /// Everything about a block that does not change with the layer.
@@ -77,14 +102,20 @@ impl Block<'_> {
         };
         let rows = |d: &Dispatch, n: i64| TensorType::new(d.rows(n), self.dtype);
         let mut kept = Vec::new();
-        if self.remat != Remat::Full {
-            if let Some(l) = m.latent {
-                kept.extend([("qa", ty(&[l.q_rank])), ("kva", ty(&[l.kv_rank + l.rope])), ("q", heads.clone())]);
-                kept.push(("kv", ty(&[m.heads, l.nope + l.value])));
-            } else {
-                kept.extend([("q", heads.clone()), ("k", kv.clone()), ("v", kv.clone())]);
-            }
-            kept.extend([("o", ty(&[m.heads, value])), ("log_sum", log_sum), ("middle", ty(&[m.d]))]);
+        let keep = self.remat.keep();
+        if let Some(l) = m.latent.filter(|_| keep.qkv) {
+            kept.extend([("qa", ty(&[l.q_rank])), ("kva", ty(&[l.kv_rank + l.rope])), ("q", heads.clone())]);
+            kept.push(("kv", ty(&[m.heads, l.nope + l.value])));
+        } else if keep.qkv {
+            kept.extend([("q", heads.clone()), ("k", kv.clone()), ("v", kv.clone())]);
+        }
+        if keep.context {
+            kept.extend([("o", ty(&[m.heads, value])), ("log_sum", log_sum)]);
+        }
+        if keep.out {
+            kept.push(("middle", ty(&[m.d])));
+        }
+        if keep.mlp {
             kept.extend(mlp(&["u"]));
             if gated {
                 kept.extend(mlp(&["g"]));
@@ -247,7 +278,9 @@ impl Block<'_> {
         (name, bias): (&'static str, &'static str),
     ) -> ValueId {
         let over: &[i64] = &[0, 1];
-        let dw = self.contract(f, (x, Of::Value), (dy, Of::Gradient), (over, over), self.gradient);
+        // Devices sum their parts in the type of activations, as the gradient of a weight that was converted.
+        let dw = self.contract(f, (x, Of::Value), (dy, Of::Gradient), (over, over), self.dtype);
+        let dw = f.convert(dw, self.gradient);
         grads.set(name, dw);
         if t.weights.find(bias).is_some() {
             let db = math::sum_wide(f, dy, over);

@@ -136,7 +136,7 @@ impl<'k> Backward<'k> {
         let rows = s.dim as u32;
         let f = Backward {
             s,
-            st: Stages::new(e, tiles)?,
+            st: Stages::new(e, tiles, b.spread)?,
             out,
             padded,
             halves,
@@ -250,7 +250,7 @@ impl<'k> Backward<'k> {
         ];
         let lanes = self.lanes.clone();
         threads.extend(lanes.threads(e, self)?);
-        merge(e, threads);
+        merge(e, threads, self.st.spread);
         e.free(word);
         e.flush()
     }
@@ -454,12 +454,13 @@ impl Work for Backward<'_> {
         let lo = e.code.load(from.at((j * lanes + kt) * 8));
         let hi = match self.halves > 1 && lanes > 1 {
             true => e.code.load(from.at((j * lanes + 1) * 8)),
-            false => e.code.imm(0),
+            false if self.halves > 1 => e.code.imm(0),
+            false => lo,
         };
         [lo, hi]
     }
 
-    fn results(&mut self, e: &mut Emitter<'_>, job: usize, j: u32, cells: &[V]) {
+    fn result(&mut self, e: &mut Emitter<'_>, job: usize, j: u32, c: u32, cell: V) {
         let lag = self.lags(job)[2];
         let Job { what, kt, ct, .. } = self.jobs[job];
         let (to, lanes) = match what {
@@ -472,17 +473,14 @@ impl Work for Backward<'_> {
                 (Place { object: self.st.whole(e, self.sums[i]), base, offset: self.sums[i].at as i32 }, lanes)
             }
         };
-        let fresh = matches!(what, What::Scores | What::Weights) && kt == 0;
-        for (c, &cell) in cells.iter().enumerate() {
-            let (g, h) = (2 * j + c as u32 / self.halves, ct + c as u32 % self.halves);
-            if h >= lanes {
-                continue;
-            }
-            let at = to.at((g * lanes + h) * 8);
-            match fresh {
-                true => e.code.store(cell, at),
-                false => Self::add(e, at, cell),
-            }
+        let (g, h) = (2 * j + c / self.halves, ct + c % self.halves);
+        if h >= lanes {
+            return;
+        }
+        let at = to.at((g * lanes + h) * 8);
+        match matches!(what, What::Scores | What::Weights) && kt == 0 {
+            true => e.code.store(cell, at),
+            false => Self::add(e, at, cell),
         }
     }
 }

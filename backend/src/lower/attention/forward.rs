@@ -120,7 +120,7 @@ impl<'k> Forward<'k> {
         let v_rows = s.v_dim as u32;
         let f = Forward {
             s,
-            st: Stages::new(e, tiles)?,
+            st: Stages::new(e, tiles, b.spread)?,
             ix,
             padded,
             halves,
@@ -242,7 +242,7 @@ impl<'k> Forward<'k> {
         threads.extend(lanes.threads(e, self)?);
         let maxima = Thread::of(e, 0, BODY, |e| self.new_maxima(e))?;
         threads.push(maxima);
-        merge(e, threads);
+        merge(e, threads, self.st.spread);
         e.free(word);
         e.flush()
     }
@@ -310,55 +310,54 @@ impl<'k> Forward<'k> {
         Ok(())
     }
 
-    fn take_scores(&mut self, e: &mut Emitter<'_>, job: usize, [kt, ct]: [u32; 2], j: u32, cells: &[V]) {
+    fn take_scores(&mut self, e: &mut Emitter<'_>, job: usize, [kt, ct]: [u32; 2], [j, c]: [u32; 2], cell: V) {
         let lag = self.lags(job)[2];
         let last = self.halves > 1 || kt + 1 == self.lanes_of[0];
         let to = self.buffer(e, self.scores, lag);
-        for (c, &cell) in cells.iter().enumerate() {
-            let (g, h) = (2 * j + c as u32 / self.halves, ct + c as u32 % self.halves);
-            let at = to.at((g * LANES + h) * 8);
-            let mut x = cell;
-            if kt > 0 {
-                let part = e.code.load(at);
-                x = e.code.v(Op::VAddF, &[part, x]);
+        let (g, h) = (2 * j + c / self.halves, ct + c % self.halves);
+        let at = to.at((g * LANES + h) * 8);
+        let mut x = cell;
+        if kt > 0 {
+            let part = e.code.load(at);
+            x = e.code.v(Op::VAddF, &[part, x]);
+        }
+        if last {
+            if let Some(m) = self.mask {
+                let hidden = *self.hidden[h as usize].get_or_insert_with(|| Mask::registers(e, HIDDEN));
+                x = m.apply(e, hidden, x, g, h);
             }
-            if last {
-                if let Some(m) = self.mask {
-                    let hidden = *self.hidden[h as usize].get_or_insert_with(|| Mask::registers(e, HIDDEN));
-                    x = m.apply(e, hidden, x, g, h);
-                }
-                let top = &mut self.top[h as usize];
-                *top = Some(match *top {
-                    Some(t) => e.code.v(Op::VMaxF, &[t, x]),
-                    None => x,
-                });
-            }
-            e.code.store(x, at);
-            if last
-                && g + 1 == KEYS
-                && let Some(top) = self.top[h as usize]
-            {
-                let tops = self.buffer(e, self.tops, lag);
-                e.code.store(top, tops.at(h * 8));
-            }
+            let top = &mut self.top[h as usize];
+            *top = Some(match *top {
+                Some(t) => e.code.v(Op::VMaxF, &[t, x]),
+                None => x,
+            });
+        }
+        e.code.store(x, at);
+        if last
+            && g + 1 == KEYS
+            && let Some(top) = self.top[h as usize]
+        {
+            let tops = self.buffer(e, self.tops, lag);
+            e.code.store(top, tops.at(h * 8));
         }
     }
 
-    fn take_values(&mut self, e: &mut Emitter<'_>, job: usize, [kt, ct]: [u32; 2], j: u32, cells: &[V]) {
+    fn take_values(&mut self, e: &mut Emitter<'_>, job: usize, [kt, ct]: [u32; 2], [j, c]: [u32; 2], cell: V) {
         let lag = self.lags(job)[2];
         let to = self.tile(e, Of::Totals, lag);
         let fades = self.buffer(e, self.fades[1], lag);
-        for (c, &cell) in cells.iter().enumerate() {
-            let (g, h) = (2 * j + c as u32 / self.halves, ct + c as u32 % self.halves);
-            let at = to.at((g * LANES + h) * 8);
-            let mut old = e.code.load(at);
-            if kt == 0 {
-                let fade = *self.fade[h as usize].get_or_insert_with(|| e.code.load(fades.at(h * 8)));
-                old = e.code.v(Op::VMulF, &[old, fade]);
-            }
-            let new = e.code.v(Op::VAddF, &[old, cell]);
-            e.code.store(new, at);
+        let (g, h) = (2 * j + c / self.halves, ct + c % self.halves);
+        let at = to.at((g * LANES + h) * 8);
+        let fade = match kt {
+            0 => Some(*self.fade[h as usize].get_or_insert_with(|| e.code.load(fades.at(h * 8)))),
+            _ => None,
+        };
+        let mut old = e.code.load(at);
+        if let Some(fade) = fade {
+            old = e.code.v(Op::VMulF, &[old, fade]);
         }
+        let new = e.code.v(Op::VAddF, &[old, cell]);
+        e.code.store(new, at);
     }
 
     /// The state of every tile of queries before the first pair.
@@ -486,15 +485,16 @@ impl Work for Forward<'_> {
         let lo = e.code.load(from.at((j * lanes + first) * 8));
         let hi = match self.halves > 1 && lanes > 1 {
             true => e.code.load(from.at((j * lanes + 1) * 8)),
-            false => e.code.imm(0),
+            false if self.halves > 1 => e.code.imm(0),
+            false => lo,
         };
         [lo, hi]
     }
 
-    fn results(&mut self, e: &mut Emitter<'_>, job: usize, j: u32, cells: &[V]) {
+    fn result(&mut self, e: &mut Emitter<'_>, job: usize, j: u32, c: u32, cell: V) {
         match self.jobs[job] {
-            Job::Scores(kt, ct) => self.take_scores(e, job, [kt, ct], j, cells),
-            Job::Values(kt, ct) => self.take_values(e, job, [kt, ct], j, cells),
+            Job::Scores(kt, ct) => self.take_scores(e, job, [kt, ct], [j, c], cell),
+            Job::Values(kt, ct) => self.take_values(e, job, [kt, ct], [j, c], cell),
         }
     }
 }

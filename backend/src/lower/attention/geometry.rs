@@ -29,6 +29,8 @@ pub(crate) struct Blocking {
     pub cores: u32,
     /// Dimensions of the grid, outermost first: 0 the batch, 1 key heads, 2 the query heads of a key head.
     pub order: [usize; 3],
+    /// Whether instructions of different stages alternate, which takes registers.
+    pub spread: bool,
 }
 
 impl Blocking {
@@ -62,7 +64,7 @@ impl Blocking {
             Some(1) => [1, 0, 2],
             _ => [2, 0, 1],
         };
-        Blocking { kv_heads, group, cores: if first.is_some() { cores as u32 } else { 1 }, order }
+        Blocking { kv_heads, group, cores: if first.is_some() { cores as u32 } else { 1 }, order, spread: true }
     }
 
     fn levels_of(&self, s: &Attention) -> [Level; 3] {

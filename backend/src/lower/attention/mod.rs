@@ -50,7 +50,10 @@ impl AttentionKernel {
 
     /// Kernels for `spec`, best first.
     pub fn candidates(spec: &Attention, chip: &ChipSpec) -> Vec<AttentionKernel> {
-        Blocking::all(spec, chip).into_iter().map(|blocking| AttentionKernel { spec: spec.clone(), blocking }).collect()
+        let all = Blocking::all(spec, chip);
+        // Where registers run short, the best blocks in a simpler order.
+        let simple = all.first().map(|b| Blocking { spread: false, ..*b });
+        all.into_iter().chain(simple).map(|blocking| AttentionKernel { spec: spec.clone(), blocking }).collect()
     }
 
     /// TensorCores that take part.

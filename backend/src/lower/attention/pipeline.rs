@@ -22,8 +22,8 @@ pub(super) trait Work {
     fn rows(&self, job: usize) -> u32;
     /// Operands of push `j`.
     fn row(&mut self, e: &mut Emitter<'_>, job: usize, j: u32) -> [V; 2];
-    /// Takes what push `j` gave: groups of 8 rows, each in halves of columns.
-    fn results(&mut self, e: &mut Emitter<'_>, job: usize, j: u32, cells: &[V]);
+    /// Takes result `c` of push `j`: groups of 8 rows, each in halves of columns.
+    fn result(&mut self, e: &mut Emitter<'_>, job: usize, j: u32, c: u32, cell: V);
 }
 
 /// The MXUs and their jobs.
@@ -109,8 +109,10 @@ impl Lanes {
                 let to = BODY * past / all.max(1);
                 out.push(Thread::of(e, from, to, |e| {
                     for j in 0..work.rows(popped) {
-                        let got: Vec<V> = (0..cells).map(|_| e.code.mxu_pop(mxu)).collect();
-                        work.results(e, popped, j, &got);
+                        for c in 0..cells {
+                            let cell = e.code.mxu_pop(mxu);
+                            work.result(e, popped, j, c, cell);
+                        }
                     }
                     Ok(())
                 })?);
@@ -159,15 +161,39 @@ impl Thread {
     }
 }
 
-/// Appends the instructions of all threads, each spread evenly. The EUP's results leave in order, so nothing comes between a push and its
-/// pop.
-pub(super) fn merge(e: &mut Emitter<'_>, threads: Vec<Thread>) {
-    let place = |t: &Thread, i: usize| {
-        let i = if t.code[i].instr.op == Op::EPop { i.saturating_sub(1) } else { i };
-        t.from + (t.to - t.from) / (2 * t.code.len() as u64) * (2 * i as u64 + 1)
-    };
-    let mut all: Vec<(u64, usize, usize)> =
-        threads.iter().enumerate().flat_map(|(n, t)| (0..t.code.len()).map(move |i| (place(t, i), n, i))).collect();
+/// For each instruction the one whose place it takes: the EUP's results leave in order, so a pop follows its push; and what is loaded,
+/// changed and stored again is not changed by others in between.
+fn leaders(code: &[CodeInstr]) -> Vec<usize> {
+    /// Instructions that such a change takes at most.
+    const CHANGE: usize = 8;
+    let mut lead: Vec<usize> = (0..code.len()).collect();
+    for (i, c) in code.iter().enumerate() {
+        let first = match c.instr.op {
+            Op::EPop => i.saturating_sub(1),
+            Op::VSt => {
+                let same = |j: &usize| {
+                    let o = &code[*j];
+                    o.instr.op == Op::VLd && o.object == c.object && o.instr.args[1..4] == c.instr.args[1..4]
+                };
+                (i.saturating_sub(CHANGE)..i).rev().find(same).unwrap_or(i)
+            }
+            _ => continue,
+        };
+        let with = lead[first];
+        lead[first..=i].fill(with);
+    }
+    lead
+}
+
+/// Appends the instructions of all threads, each spread evenly, or, where registers are few, one thread after the other.
+pub(super) fn merge(e: &mut Emitter<'_>, threads: Vec<Thread>, spread: bool) {
+    let mut all: Vec<(u64, usize, usize)> = Vec::new();
+    for (n, t) in threads.iter().enumerate() {
+        let step = (t.to - t.from) / (2 * t.code.len() as u64).max(1);
+        let places = leaders(&t.code).into_iter().enumerate();
+        let step = if spread { step } else { 0 };
+        all.extend(places.map(|(i, lead)| (t.from + step * (2 * lead as u64 + 1), n, i)));
+    }
     all.sort_unstable();
     e.code.instrs.extend(all.into_iter().map(|(_, n, i)| threads[n].code[i]));
 }

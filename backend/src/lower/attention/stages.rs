@@ -62,6 +62,8 @@ pub(super) struct Spot {
 pub(super) struct Stages {
     pub table: Table,
     pub tiles: Tiles,
+    /// Whether instructions of different stages alternate.
+    pub spread: bool,
     /// Number of the body, modulo [`UNROLL`].
     pub number: u32,
     objects: Vec<((u32, u32), Object)>,
@@ -74,9 +76,9 @@ pub(super) struct Stages {
 const SHARED: u32 = u32::MAX;
 
 impl Stages {
-    pub fn new(e: &mut Emitter<'_>, tiles: Tiles) -> Result<Stages, EmitError> {
+    pub fn new(e: &mut Emitter<'_>, tiles: Tiles, spread: bool) -> Result<Stages, EmitError> {
         let table = Table::reserve(e, &tiles)?;
-        Ok(Stages { table, tiles, number: 0, objects: Vec::new(), raw: Vec::new(), addresses: Vec::new() })
+        Ok(Stages { table, tiles, spread, number: 0, objects: Vec::new(), raw: Vec::new(), addresses: Vec::new() })
     }
 
     fn object(&mut self, e: &mut Emitter<'_>, key: (u32, u32)) -> Object {

@@ -56,6 +56,8 @@ struct Turn {
     /// Tiles of rows and of lanes of the transpose.
     to: [u32; 2],
     jobs: Vec<Job>,
+    /// Results of the first rows of a push, by half.
+    upper: [Option<V>; 2],
     /// Where the matrix lies.
     source: Place,
     /// Where the transpose goes, for each job.
@@ -91,7 +93,7 @@ impl Turn {
         };
         let jobs: Vec<Job> = jobs.into_iter().filter(|j| j.rows[0] < j.rows[1]).collect();
         let nowhere = Place { object: identity.object, base: ZERO, offset: 0 };
-        Turn { identity, halves, from, to, source: nowhere, target: vec![nowhere; jobs.len()], jobs }
+        Turn { identity, halves, from, to, source: nowhere, target: vec![nowhere; jobs.len()], jobs, upper: [None; 2] }
     }
 
     fn lanes(&self) -> Lanes {
@@ -130,18 +132,28 @@ impl Work for Turn {
     fn row(&mut self, e: &mut Emitter<'_>, job: usize, j: u32) -> [V; 2] {
         let r = self.jobs[job].rows[0] + j;
         let one = e.code.load(self.identity.place().at(r % 8 * 8));
+        if self.halves == 1 {
+            return [one, one];
+        }
         let zero = e.code.imm(0);
-        if self.halves > 1 && r >= 8 { [zero, one] } else { [one, zero] }
+        if r >= 8 { [zero, one] } else { [one, zero] }
     }
 
-    fn results(&mut self, e: &mut Emitter<'_>, job: usize, j: u32, cells: &[V]) {
+    fn result(&mut self, e: &mut Emitter<'_>, job: usize, j: u32, c: u32, cell: V) {
+        let (g, h) = (c / self.halves, c % self.halves);
+        if h >= self.to[1] {
+            return;
+        }
+        // The first eight rows wait for the next.
+        if g == 0 {
+            self.upper[h as usize] = Some(cell);
+            return;
+        }
+        let Some(upper) = self.upper[h as usize].take() else { return };
         let r = self.jobs[job].rows[0] + j;
         let first = self.jobs[job].cut.map_or(0, |c| c[0]);
-        for h in 0..self.halves.min(self.to[1]) {
-            let parts: Vec<V> = (0..2).map(|g| cells[(g * self.halves + h) as usize]).collect();
-            let v = e.code.pack(&parts, Format::Bf16);
-            e.code.store(v, self.target[job].at((r * self.to[1] + first + h) * 8));
-        }
+        let v = e.code.pack(&[upper, cell], Format::Bf16);
+        e.code.store(v, self.target[job].at((r * self.to[1] + first + h) * 8));
     }
 }
 
@@ -173,7 +185,7 @@ pub(super) fn turn_keys(
             registers.push(base);
         }
         let threads = lanes.threads(e, &mut turn)?;
-        merge(e, threads);
+        merge(e, threads, st.spread);
         registers.into_iter().for_each(|r| e.free(r));
         e.flush()
     })?;
@@ -212,7 +224,7 @@ pub(super) fn turn_queries(
         let to = st.buffer(e, buffers, 0);
         let mut threads = vec![Thread::of(e, 0, BODY, |e| make(e, st, index, to))?];
         threads.extend(lanes.threads(e, &mut turn)?);
-        merge(e, threads);
+        merge(e, threads, st.spread);
         registers.into_iter().for_each(|r| e.free(r));
         e.flush()
     })?;
