@@ -8,6 +8,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, CellAlignment, LineStyle, Table};
 use serde::Serialize;
 use tpusim_isa::chip::ChipSpec;
+use tpusim_isa::pod::MAIN_QUEUES;
 use tpusim_isa::program::{BufferKind, Program};
 use tpusim_sim::network::{Cluster, Port};
 use tpusim_sim::pod::PodProfile;
@@ -140,7 +141,7 @@ impl PodReport {
         ops.sort_by(|a, b| b.time_s.total_cmp(&a.time_s));
         let mut transfers = Vec::new();
         for (info, &(runs, time, exposed)) in
-            program.transfers.iter().zip(&slowest.transfer_totals).filter(|(i, t)| t.0 > 0 && i.queue == 0)
+            program.transfers.iter().zip(&slowest.transfer_totals).filter(|(i, t)| t.0 > 0 && i.queue < MAIN_QUEUES)
         {
             transfers.push(PodTransfer {
                 name: info.name.clone(),

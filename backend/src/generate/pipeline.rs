@@ -15,9 +15,9 @@ use crate::tile::fuse::{Plan, Step};
 use crate::tile::pipeline::{Pipeline, Stage, shifted};
 
 /// Queues of transfers that run beside other iterations: those that somebody waits for have one of their own, and what is needed next
-/// does not stand behind what has time. Queues between are for the strands of these, at most four for each of three axes.
-const AHEAD: u32 = 16;
-const BEHIND: u32 = 32;
+/// does not stand behind what has time. They are among the [`MAIN_QUEUES`](tpusim_isa::pod::MAIN_QUEUES).
+const AHEAD: u32 = 1;
+const BEHIND: u32 = 2;
 /// Register that says which of two branches to take. No operation leaves anything in it.
 const CHOICE: SReg = SReg(2);
 
