@@ -8,11 +8,13 @@ mod files;
 mod inputs;
 mod model;
 mod out;
+mod parallel;
 mod plan;
 mod pod;
 mod program;
 mod progress;
 mod run;
+mod validate;
 
 use std::process::ExitCode;
 

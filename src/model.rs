@@ -3,11 +3,14 @@
 use clap::Args;
 use tpusim_driver::{DriverError, PodExecutable};
 use tpusim_isa::chip::ChipSpec;
+use tpusim_isa::num::DType;
 use tpusim_isa::topology::Topology;
 use tpusim_sim::network::Cluster;
 use tpusim_traces::training::Training;
 use tpusim_traces::units::memory;
-use tpusim_workloads::llm::{MeshRequest, Model, Options, check_batch, configure, default_batch, train_step};
+use tpusim_workloads::llm::{
+    Axis, MeshRequest, Model, Options, Products, check_batch, configure, default_batch, train_step,
+};
 
 use crate::failure::Failure;
 use crate::program::Loaded;
@@ -38,6 +41,11 @@ pub struct ModelArgs {
 }
 
 impl ModelArgs {
+    /// The batch that is asked for.
+    pub fn batch(&self) -> Option<i64> {
+        self.batch
+    }
+
     /// Refuses flags that only models take.
     pub fn unused(&self) -> Result<(), Failure> {
         let given = [
@@ -79,12 +87,34 @@ pub struct Step {
     /// How the step is written.
     pub options: Options,
     asked: MeshRequest,
+    /// Copies of the model take the devices that the mesh leaves.
+    copies: bool,
     ignore_hbm_limit: bool,
 }
 
 impl Step {
     /// The step of the model called `name` with parameters `given` on `cluster`.
     pub fn new(name: &str, given: &[(String, String)], args: &ModelArgs, cluster: &Cluster) -> Result<Step, Failure> {
+        Step::first(name, given, args, cluster, false)
+    }
+
+    /// As [`Step::new`], to be moved to other clusters: copies of the model take the devices that a mesh with `fsdp` leaves.
+    pub fn scaled(
+        name: &str,
+        given: &[(String, String)],
+        args: &ModelArgs,
+        cluster: &Cluster,
+    ) -> Result<Step, Failure> {
+        Step::first(name, given, args, cluster, true)
+    }
+
+    fn first(
+        name: &str,
+        given: &[(String, String)],
+        args: &ModelArgs,
+        cluster: &Cluster,
+        copies: bool,
+    ) -> Result<Step, Failure> {
         let mut given = given.to_vec();
         for (key, value) in [("batch", args.batch), ("seq", args.seq)] {
             let Some(n) = value else { continue };
@@ -96,14 +126,19 @@ impl Step {
         let batch = given.iter().any(|(k, _)| k == "batch");
         let (model, options) = configure(&parameters(name, &given)).map_err(Failure::usage)?;
         let asked = args.mesh.clone().unwrap_or_default();
-        let step = Step { model, options, asked, ignore_hbm_limit: args.ignore_hbm_limit };
+        let step = Step { model, options, asked, copies, ignore_hbm_limit: args.ignore_hbm_limit };
         step.on(cluster, batch.then_some(options.batch)).map_err(Failure::usage)
     }
 
     /// The same step on `cluster`, with a batch of its own or the default one.
     pub fn on(&self, cluster: &Cluster, batch: Option<i64>) -> Result<Step, tpusim_workloads::WorkloadError> {
         let (slices, devices) = (i64::from(cluster.slices), i64::from(cluster.slice.devices()));
-        let mesh = self.asked.resolve(&self.model, slices, devices)?;
+        let mut asked = self.asked.clone();
+        if self.copies && asked.get(Axis::Fsdp).is_some() && asked.get(Axis::Data).is_none() {
+            let named: i64 = Axis::ALL.into_iter().filter_map(|a| asked.get(a)).product();
+            asked = asked.with(Axis::Data, (slices * devices / named.max(1)).max(1));
+        }
+        let mesh = asked.resolve(&self.model, slices, devices)?;
         let batch = batch.unwrap_or_else(|| default_batch(&mesh, self.options.seq));
         check_batch(&mesh, batch)?;
         Ok(Step { options: Options { mesh, batch, ..self.options }, ..self.clone() })
@@ -116,17 +151,7 @@ impl Step {
 
     /// What it trains, for reports.
     pub fn training(&self) -> Training {
-        let o = &self.options;
-        let flops = self.model.useful_flops(o.batch, o.seq);
-        Training {
-            model: self.model.name.to_owned(),
-            mesh: o.mesh.to_string(),
-            batch: o.batch,
-            seq: o.seq,
-            dtype: o.dtype,
-            weight_flops: flops.weights,
-            attention_flops: flops.attention,
-        }
+        training(&self.model, &self.options)
     }
 
     /// Compiles the step, on devices with as much HBM as it needs if that limit is to be ignored.
@@ -196,8 +221,22 @@ impl Step {
     }
 }
 
+/// What a step trains, for reports.
+pub fn training(model: &Model, o: &Options) -> Training {
+    let flops = model.useful_flops(o.batch, o.seq);
+    Training {
+        model: model.name.to_owned(),
+        mesh: o.mesh.to_string(),
+        batch: o.batch,
+        seq: o.seq,
+        dtype: if o.products == Products::Fp8 { DType::F8E4M3FN } else { o.dtype },
+        weight_flops: flops.weights,
+        attention_flops: flops.attention,
+    }
+}
+
 /// The chip with more HBM than any program takes.
-fn roomy(chip: &ChipSpec) -> ChipSpec {
+pub fn roomy(chip: &ChipSpec) -> ChipSpec {
     const BYTES: u64 = 1 << 44;
     let mut chip = chip.clone();
     chip.hbm.usable_bytes_device.v = BYTES;

@@ -1,24 +1,26 @@
 //! `run` on a pod: which slice, what is broken, and what to make of it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tpusim_driver::PodExecutable;
 use tpusim_isa::chip::ChipSpec;
-use tpusim_isa::topology::{ChipId, Direction, Topology};
+use tpusim_isa::program::Program;
+use tpusim_isa::topology::{ChipId, DeviceId, Direction, Topology};
 use tpusim_sim::network::Cluster;
-use tpusim_sim::pod::PodOptions;
+use tpusim_sim::pod::{PodOptions, PodProfile};
 use tpusim_traces::pod::PodReport;
+use tpusim_traces::{figure, perfetto};
 
 use crate::compare::against_reference;
 use crate::failure::Failure;
-use crate::files;
+use crate::files::{self, Targets};
 use crate::inputs::InputArgs;
 use crate::model::Step;
 use crate::out;
 use crate::program::Loaded;
 use crate::progress::Progress;
-use crate::run::{EngineArgs, ModeArg, ReportArgs};
+use crate::run::{EngineArgs, ModeArg, ReportArgs, drawn};
 
 /// Flags of the pod.
 #[derive(Args, Clone, Debug)]
@@ -38,6 +40,12 @@ pub struct PodArgs {
     /// A chip that runs at a share of its clock, as chip:CHIP=SHARE, e.g. chip:5=0.9 (repeatable)
     #[arg(long, value_name = "CHIP", value_parser = slow, help_heading = "Pod")]
     slow: Vec<(u32, f64)>,
+    /// Draw how busy each link was (.svg or .png, with a .csv beside it)
+    #[arg(long, value_name = "FILE", help_heading = "Pod")]
+    links: Option<PathBuf>,
+    /// Chips in the trace of --trace
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',', default_value = "0", help_heading = "Pod")]
+    trace_chips: Vec<u32>,
 }
 
 fn link(text: &str) -> Result<(u32, Direction), String> {
@@ -98,6 +106,47 @@ impl PodArgs {
         }
     }
 
+    /// Checks that everything asked for can be written and is there.
+    pub fn check(&self, cluster: &Cluster) -> Result<(), Failure> {
+        if let Some(path) = &self.links {
+            Targets::default().figure("--links", path)?;
+        }
+        match self.trace_chips.iter().find(|c| **c >= cluster.chips()) {
+            Some(c) => {
+                Err(Failure::usage(format!("--trace-chips: there is no chip {c}, only 0 to {}", cluster.chips() - 1)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the figures and the trace that are asked for.
+    fn draw(
+        &self,
+        report: &ReportArgs,
+        made: &PodReport,
+        (program, cluster, profile): (&Program, &Cluster, &PodProfile),
+    ) -> Result<(), Failure> {
+        if let Some(path) = &report.plot {
+            drawn("--plot", figure::pod(path, made, program, profile))?;
+        }
+        if let Some(path) = &self.links {
+            drawn("--links", figure::links(path, cluster, profile))?;
+        }
+        if let Some(path) = &report.trace {
+            let per_chip = cluster.slice.devices_per_chip();
+            let mut devices = Vec::new();
+            for (chip, d) in self.trace_chips.iter().flat_map(|c| (0..per_chip).map(move |d| (*c, d))) {
+                let id = chip * per_chip + d;
+                let class = profile.class.get(id as usize).copied().unwrap_or(DeviceId(id));
+                let Some(of) = profile.devices.iter().find(|p| p.device == class) else { continue };
+                let stands = if class.0 == id { String::new() } else { format!(", as device {}", class.0) };
+                devices.push(perfetto::Device { name: format!("chip {chip} device {id}{stands}"), profile: of });
+            }
+            perfetto::write_pod(path, program, &devices).map_err(Failure::usage)?;
+        }
+        Ok(())
+    }
+
     /// Compiles, runs and reports.
     pub fn run(
         &self,
@@ -132,6 +181,7 @@ impl PodArgs {
         if let Some(step) = step {
             made = made.trains(step.training(), chip);
         }
+        self.draw(report, &made, (&pod.program, cluster, &run.profile))?;
         if let Some(dir) = &report.output_dir {
             let arrays: Vec<_> = pod.outputs().iter().cloned().zip(run.outputs).collect();
             files::write_outputs(dir, &arrays)?;

@@ -23,6 +23,29 @@ impl Progress {
         Progress(Some(bar))
     }
 
+    /// A bar of `n` things that are done one after the other.
+    pub fn bar(what: &str, n: u64) -> Progress {
+        if !std::io::stderr().is_terminal() {
+            return Progress(None);
+        }
+        let bar = ProgressBar::new(n);
+        if let Ok(style) =
+            ProgressStyle::with_template("{spinner} {pos} of {len} {msg} {wide_bar} ({elapsed}, {eta} left)")
+        {
+            bar.set_style(style);
+        }
+        bar.set_message(what.to_owned());
+        bar.enable_steady_tick(Duration::from_millis(120));
+        Progress(Some(bar))
+    }
+
+    /// One more is done.
+    pub fn step(&self) {
+        if let Some(bar) = &self.0 {
+            bar.inc(1);
+        }
+    }
+
     /// Goes on to `message`.
     pub fn next(&self, message: &str) {
         if let Some(bar) = &self.0 {

@@ -97,10 +97,10 @@ pub struct ReportArgs {
     pub json: Option<PathBuf>,
     /// Write a trace for ui.perfetto.dev
     #[arg(long, value_name = "FILE", help_heading = "Reports")]
-    trace: Option<PathBuf>,
-    /// Draw utilization over time (.svg or .png, with a .csv beside it)
+    pub trace: Option<PathBuf>,
+    /// Draw utilization over time; of a pod, time by class and memory over the step (.svg or .png, with a .csv beside it)
     #[arg(long, value_name = "FILE", help_heading = "Reports")]
-    plot: Option<PathBuf>,
+    pub plot: Option<PathBuf>,
     /// Draw the operations under the chip's roofline (.svg or .png, with a .csv beside it)
     #[arg(long, value_name = "FILE", help_heading = "Reports")]
     roofline: Option<PathBuf>,
@@ -193,14 +193,9 @@ impl ReportArgs {
 
     /// Refuses what is made from a core's profile, which a pod has none of.
     pub fn pods(&self) -> Result<(), Failure> {
-        let given = [
-            ("--trace", self.trace.is_some()),
-            ("--plot", self.plot.is_some()),
-            ("--roofline", self.roofline.is_some()),
-            ("--csv", self.csv.is_some()),
-        ];
+        let given = [("--roofline", self.roofline.is_some()), ("--csv", self.csv.is_some())];
         match given.into_iter().find(|g| g.1) {
-            Some((flag, _)) => Err(Failure::usage(format!("{flag}: not made of a run on a pod; use --json"))),
+            Some((flag, _)) => Err(Failure::usage(format!("{flag}: not made of a run on a pod; use --json or --plot"))),
             None => Ok(()),
         }
     }
@@ -255,7 +250,7 @@ impl ReportArgs {
 }
 
 /// A program without work has no figure, which is no reason to withhold the rest.
-fn drawn(flag: &str, result: Result<(), FigureError>) -> Result<(), Failure> {
+pub fn drawn(flag: &str, result: Result<(), FigureError>) -> Result<(), Failure> {
     match result {
         Err(e @ FigureError::Empty(_)) => {
             out::note(&format!("{flag}: {e}"));

@@ -88,7 +88,8 @@ const SUB: &str = "module @sub {
 }
 ";
 
-const COMMANDS: &[&str] = &["run", "compile", "eval", "exec", "asm", "disasm", "chips", "workloads"];
+const COMMANDS: &[&str] =
+    &["run", "compile", "eval", "exec", "asm", "disasm", "chips", "workloads", "scale", "validate"];
 
 // Oracle: the house rule that help shows how.
 #[test]
@@ -425,12 +426,20 @@ fn closed_pipes_are_quiet() {
 /// A language model small enough to be compiled in a moment.
 const TINY: &[&str] = &["qwen3-0.6b", "layers=2", "d=256", "ff=512", "heads=4", "kv_heads=2", "dim=128", "vocab=1024"];
 
+/// `command` of the tiny model with `some` and `more` flags.
+fn tiny<'a>(command: &'a str, some: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    [&[command], TINY, some, more].concat()
+}
+
 // Oracle: by hand: 8 chips of two devices, as many sequences each as 8192 tokens are, useful FLOPs of `6 N` and attention.
 #[test]
 fn models_train_on_pods() {
     let dir = Dir::new();
-    let run = |more: &[&str]| [&["run"], TINY, more].concat();
-    let text = dir.ok(&run(&["--chip", "v7x", "--chips", "8", "--mesh", "tensor=2", "--seq", "256", "--json", "-"]));
+    let text = dir.ok(&tiny(
+        "run",
+        &[],
+        &["--chip", "v7x", "--chips", "8", "--mesh", "tensor=2", "--seq", "256", "--json", "-"],
+    ));
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     let t = &json["training"];
     assert_eq!((t["mesh"].as_str(), t["batch"].as_i64()), (Some("fsdp=8,tensor=2"), Some(256)));
@@ -442,7 +451,7 @@ fn models_train_on_pods() {
     assert_eq!(t["tokens_per_s_chip"].as_f64(), Some(tokens / time / 8.0));
     let parts = ["arguments", "constants", "temporaries"].map(|p| json[format!("hbm_{p}_bytes")].as_u64().unwrap());
     assert_eq!(json["hbm_peak_bytes"].as_u64(), Some(parts.iter().sum()));
-    let text = dir.ok(&run(&["--chip", "v5e", "--seq", "256", "--batch", "1"]));
+    let text = dir.ok(&tiny("run", &[], &["--chip", "v5e", "--seq", "256", "--batch", "1"]));
     assert!(text.contains("step time") && text.contains("mesh one device"), "{text}");
 }
 
@@ -450,19 +459,85 @@ fn models_train_on_pods() {
 #[test]
 fn models_that_do_not_fit_say_what_would() {
     let dir = Dir::new();
-    let run = |more: &[&str]| [&["run"], TINY, &["--chip", "v5e", "--seq", "256"], more].concat();
+    let base = ["--chip", "v5e", "--seq", "256"];
     dir.fails(
         2,
-        &run(&["--chips", "8", "--mesh", "fsdp=4,tensor=4"]),
+        &tiny("run", &base, &["--chips", "8", "--mesh", "fsdp=4,tensor=4"]),
         &["has 16 devices, the pod 8", "fsdp=4,tensor=2"],
     );
-    dir.fails(2, &run(&["--chips", "8", "--batch", "12"]), &["8 or 16 would work"]);
-    dir.fails(2, &run(&["--chips", "8", "--mesh", "columns=2"]), &["axes data, fsdp, "]);
+    dir.fails(2, &tiny("run", &base, &["--chips", "8", "--batch", "12"]), &["8 or 16 would work"]);
+    dir.fails(2, &tiny("run", &base, &["--chips", "8", "--mesh", "columns=2"]), &["axes data, fsdp, "]);
     dir.fails(2, &["run", "matmul", "--batch", "3"], &["--batch is for the training step of a model"]);
     let small = ["--set", "hbm.usable_bytes_device=40000000"];
-    let error =
-        dir.fails(2, &run(&[&["--chips", "4", "--batch", "64"], &small[..]].concat()), &["would fit: --batch "]);
+    let error = dir.fails(
+        2,
+        &tiny("run", &base, &[&["--chips", "4", "--batch", "64"], &small[..]].concat()),
+        &["would fit: --batch "],
+    );
     let batch = error.split("--batch ").nth(1).unwrap().split([' ', ';']).next().unwrap();
-    dir.ok(&run(&[&["--chips", "4", "--batch", batch], &small[..]].concat()));
-    dir.ok(&run(&[&["--chips", "4", "--batch", "64", "--ignore-hbm-limit"], &small[..]].concat()));
+    dir.ok(&tiny("run", &base, &[&["--chips", "4", "--batch", batch], &small[..]].concat()));
+    dir.ok(&tiny("run", &base, &[&["--chips", "4", "--batch", "64", "--ignore-hbm-limit"], &small[..]].concat()));
+}
+
+/// A published run as it might be written down, and another number of it.
+const RUNS: &str = r#"{"id": "small", "chip": "v5e", "chips": 4, "topology": "2x2", "config": {"kind": "train step (MaxText)", "dtype": "bf16", "ici_fsdp": 4, "per_device_batch": 2, "seq": 256, "remat": "full", "model": {"emb": 256, "head_dim": 128, "heads": 2, "layers": 2, "mlp": 512, "mlp_kind": "relu, 2 matrices", "tied_embeddings": true, "vocab": 1024}}, "metric": "step_time", "value": 0.001, "confidence": "exact", "source": "by hand"}
+{"id": "small-tok", "chip": "v5e", "chips": 4, "topology": "2x2", "config": {"ref": "small"}, "metric": "tokens_per_s_per_chip", "value": 512000, "source": "by hand"}
+{"id": "unknown", "chip": "v5e", "chips": 4, "topology": "2x2", "config": {"kind": "train step", "model": "nobody-7b"}, "metric": "MFU", "value": 50, "source": "by hand"}
+"#;
+
+// Oracle: two numbers of one run, 512 tokens a chip in a millisecond, are equally far off; threads change nothing.
+#[test]
+fn predictions_are_held_against_measurements() {
+    let dir = Dir::new();
+    dir.write("runs.jsonl", RUNS);
+    let args = ["validate", "training", "--data", "runs.jsonl", "--plot", "corr.svg"];
+    let text = dir.ok(&args);
+    assert!(text.contains("no shapes of `nobody-7b`\n    unknown"), "{text}");
+    assert_eq!(text, dir.ok(&[&args[..], &["--threads", "1"]].concat()));
+    assert_eq!(dir.names(), ["corr.csv", "corr.svg", "runs.jsonl"]);
+    let json: serde_json::Value = serde_json::from_str(&dir.ok(&[&args[..4], &["--json"]].concat())).unwrap();
+    let rows = json["compared"].as_array().unwrap();
+    let error = |i: usize| rows[i]["error"].as_f64().unwrap();
+    assert_eq!(rows.len(), 2);
+    assert!((error(0) - error(1)).abs() < 1e-9 * error(0).abs().max(1.0), "{json}");
+    assert_eq!(rows[0]["error"].as_f64().unwrap(), rows[0]["predicted"].as_f64().unwrap() / 0.001 - 1.0);
+    assert_eq!((json["summaries"][0]["rows"].as_u64(), json["summaries"][2]["rows"].as_u64()), (Some(1), Some(2)));
+    dir.fails(2, &["validate", "training", "--only", "nothing like it"], &["no row of training"]);
+    dir.write("bad.jsonl", "{}\n");
+    dir.fails(2, &["validate", "training", "--data", "bad.jsonl"], &["line 1"]);
+}
+
+// Oracle: a weak scaling keeps the tokens of a chip, a strong one the batch.
+#[test]
+fn models_are_timed_on_more_and_more_chips() {
+    let dir = Dir::new();
+    let scale = |more: &[&str]| {
+        let text =
+            dir.ok(&[&["scale"], TINY, &["--chip", "v5e", "--seq", "256", "--json", "--chips", "2..8"], more].concat());
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()
+    };
+    let column = |json: &serde_json::Value, key: &str| -> Vec<i64> {
+        json.as_array().unwrap().iter().map(|p| p[key].as_i64().unwrap()).collect()
+    };
+    let weak = scale(&["--batch", "4", "--plot", "scaling.svg"]);
+    assert_eq!((column(&weak, "chips"), column(&weak, "batch")), (vec![2, 4, 8], vec![4, 8, 16]));
+    assert_eq!(dir.names(), ["scaling.csv", "scaling.svg"]);
+    let strong = scale(&["--batch", "16", "--strong", "--mesh", "fsdp=2"]);
+    assert_eq!(column(&strong, "batch"), [16, 16, 16]);
+    assert_eq!(strong[2]["mesh"].as_str(), Some("data=4,fsdp=2"));
+    dir.fails(2, &["scale", "matmul", "--chips", "2..4"], &["takes the name of a model"]);
+}
+
+// Oracle: the files that are asked for, and that chips that are not there are refused.
+#[test]
+fn runs_on_pods_are_drawn_and_traced() {
+    let dir = Dir::new();
+    let run = [&["run"], TINY, &["--chip", "v5e", "--seq", "256", "--chips", "4"]].concat();
+    dir.ok(&[
+        &run[..],
+        &["--plot", "step.svg", "--links", "links.png", "--trace", "t.pftrace", "--trace-chips", "0,3"],
+    ]
+    .concat());
+    assert_eq!(dir.names(), ["links.csv", "links.png", "step.csv", "step.svg", "t.pftrace"]);
+    dir.fails(2, &[&run[..], &["--trace", "t.pftrace", "--trace-chips", "4"]].concat(), &["no chip 4"]);
 }

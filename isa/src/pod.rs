@@ -8,8 +8,8 @@
 //! A *transfer* is a piece of communication, such as an all-gather, with code of its own: [`Node::Start`](crate::program::Node::Start)
 //! hands that code to one of the device's *transfer queues* and goes on; [`Node::Done`](crate::program::Node::Done) waits until it has
 //! run. A queue runs its transfers in order, beside the cores, as the DMA engines and sequencers of a chip do. The code consists of
-//! scalar instructions, sends, waits, loops, and operations that do local work (adding what has arrived). The main code uses every
-//! eighth queue; a transfer may start others on the queues behind its own, its *strands*, and wait for them.
+//! scalar instructions, sends, waits, loops, and operations that do local work (adding what has arrived). The main code uses the
+//! first [`MAIN_QUEUES`]; a transfer may start others on queues behind its own, its *strands*, and wait for them.
 //!
 //! Each transfer has scalar registers and sync flags of its own; flags count from 0 when the program starts and keep their counts
 //! from one run of the transfer to the next. `dma.send` of a [`SendDesc`] reads the sender's HBM at once and, when the last byte has
@@ -17,6 +17,9 @@
 //! overwriting what a slow receiver still needs: programs send a message without bytes ahead to say that they are ready.
 
 use crate::program::Addr;
+
+/// Queues that the main code uses. Those behind them are for strands.
+pub const MAIN_QUEUES: u32 = 3;
 
 /// Disjoint groups of devices, each in its own order. All have the same size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -123,15 +126,4 @@ pub struct TransferInfo {
     pub bytes: u64,
     /// Sync flags it uses.
     pub flags: u32,
-}
-
-impl TransferInfo {
-    /// Queues of a transfer of the main code: its own, which is a multiple of this, and those of its strands behind it, at most two for
-    /// each of three axes.
-    pub const QUEUES: u32 = 8;
-
-    /// Whether it is a strand of another transfer.
-    pub fn is_strand(&self) -> bool {
-        !self.queue.is_multiple_of(Self::QUEUES)
-    }
 }

@@ -7,6 +7,8 @@ mod disasm;
 mod eval;
 mod exec;
 mod run;
+mod scale;
+mod validate;
 mod workloads;
 
 use clap::{Parser, Subcommand};
@@ -41,6 +43,8 @@ enum Command {
     Disasm(disasm::Disasm),
     Chips(chips::Chips),
     Workloads(workloads::Workloads),
+    Scale(scale::Scale),
+    Validate(validate::Validate),
 }
 
 impl Cli {
@@ -55,6 +59,8 @@ impl Cli {
             Command::Disasm(c) => c.run(),
             Command::Chips(c) => c.run(),
             Command::Workloads(c) => c.run(),
+            Command::Scale(c) => c.run(),
+            Command::Validate(c) => c.run(),
         }
     }
 }

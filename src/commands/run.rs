@@ -30,6 +30,7 @@ Examples:
   tpusim run --chips 1024
   tpusim run qwen3-8b --chip v7x --chips 256 --mesh fsdp=128,tensor=4 --batch 1024 --seq 4096
   tpusim run llama3.1-70b --chip v6e --chips 256 --slices 2 remat=dots --json report.json
+  tpusim run qwen3-8b --chips 64 --plot step.svg --links links.svg --trace step.pftrace --trace-chips 0,5
   tpusim run step.mlir --topology v5p:8x8x8 --mode time
   tpusim run step.mlir --chip v5e --chips 8 --check --fail link:0:x+
   tpusim run generate.mlir --mode time --trip-count 20 --trip-count while.1=128 --branch case.2=0
@@ -72,6 +73,7 @@ impl Run {
         if let Some((name, given)) = model {
             self.report.pods()?;
             let cluster = self.pod.cluster(&chip)?.map_or_else(|| PodArgs::one_chip(&chip), Ok)?;
+            self.pod.check(&cluster)?;
             let step = Step::new(name, &given, &self.model, &cluster)?;
             return self.pod.run(&step.load()?, &chip, &cluster, settings, (self.check, Some(&step)));
         }
@@ -79,6 +81,7 @@ impl Run {
         let loaded = self.program.load()?;
         if let Some(cluster) = self.pod.cluster(&chip)? {
             self.report.pods()?;
+            self.pod.check(&cluster)?;
             return self.pod.run(&loaded, &chip, &cluster, settings, (self.check, None));
         }
         if let Some(devices) = loaded.partitions() {

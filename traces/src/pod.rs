@@ -8,6 +8,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, CellAlignment, LineStyle, Table};
 use serde::Serialize;
 use tpusim_isa::chip::ChipSpec;
+use tpusim_isa::pod::MAIN_QUEUES;
 use tpusim_isa::program::{BufferKind, Program};
 use tpusim_sim::network::{Cluster, Port};
 use tpusim_sim::pod::PodProfile;
@@ -125,7 +126,7 @@ impl PodReport {
     /// The report of a run.
     pub fn new(program: &Program, chip: &ChipSpec, cluster: &Cluster, p: &PodProfile, mode: &str) -> PodReport {
         let none = DeviceProfile::default();
-        let slowest = p.devices.iter().reduce(|a, b| if b.end > a.end { b } else { a }).unwrap_or(&none);
+        let slowest = slowest(p).unwrap_or(&none);
         let time_s = p.end.seconds();
         let (mut mxu_s, mut vector_s, mut flops_device, mut ideal) = (0.0, 0.0, 0.0, 0.0);
         let mut ops = Vec::new();
@@ -140,7 +141,7 @@ impl PodReport {
         ops.sort_by(|a, b| b.time_s.total_cmp(&a.time_s));
         let mut transfers = Vec::new();
         for (info, &(runs, time, exposed)) in
-            program.transfers.iter().zip(&slowest.transfer_totals).filter(|(i, t)| t.0 > 0 && !i.is_strand())
+            program.transfers.iter().zip(&slowest.transfer_totals).filter(|(i, t)| t.0 > 0 && i.queue < MAIN_QUEUES)
         {
             transfers.push(PodTransfer {
                 name: info.name.clone(),
@@ -191,6 +192,14 @@ impl PodReport {
     pub fn trains(mut self, step: Training, chip: &ChipSpec) -> PodReport {
         self.training = Some(TrainingReport::new(step, chip, self.devices, self.time_s));
         self
+    }
+
+    /// What takes most of the time, and its share: `MXU`, `vector`, `network` (waiting for transfers) or `control`.
+    pub fn bound(&self) -> (&'static str, f64) {
+        let all =
+            [("MXU", self.mxu_s), ("vector", self.vector_s), ("network", self.exposed_s), ("control", self.control_s)];
+        let most = all.into_iter().reduce(|a, b| if b.1 > a.1 { b } else { a }).unwrap_or(("MXU", 0.0));
+        (most.0, if self.time_s > 0.0 { most.1 / self.time_s } else { 0.0 })
     }
 
     /// As JSON.
@@ -316,6 +325,11 @@ impl PodReport {
         let o = longest(true);
         format!("- {} of the time is products at {reached} of the MXUs' peak, longest `{o}`.\n", share(self.mxu_s))
     }
+}
+
+/// The device that ends last, of several the first.
+pub(crate) fn slowest(p: &PodProfile) -> Option<&DeviceProfile> {
+    p.devices.iter().reduce(|a, b| if b.end > a.end { b } else { a })
 }
 
 /// Bytes of the arrays that stay, parameters and results where they share memory once, and of constants.

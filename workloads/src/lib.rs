@@ -42,6 +42,10 @@ pub static ALL: &[Workload] = &[
     llm::WORKLOAD,
 ];
 
+/// Published measurements of training language models on TPUs, a JSON object a line: id, chip, chips, topology, configuration, metric,
+/// value, unit, how sure the configuration is (`exact`, `partly`), how FLOPs were counted where that is known, and the source.
+pub static TRAINING_RUNS: &str = include_str!("../data/training.jsonl");
+
 /// A program with parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {

@@ -6,8 +6,8 @@ use tpusim_driver::{Driver, Mode, SimDriver};
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::DType;
 use tpusim_workloads::llm::{
-    BETA1, BETA2, EPSILON, Experts, Latent, MODELS, Mesh, Model, Norm, Optimizer, Options, Products, RATE, Remat,
-    Routing, train_step,
+    BETA1, BETA2, EPSILON, Experts, Keep, Latent, MODELS, Mesh, Mlp, Model, Norm, Optimizer, Options, Products, RATE,
+    Remat, Routing, train_step,
 };
 
 /// Two layers that are small enough to differentiate by hand.
@@ -34,6 +34,8 @@ const OPTIONS: Options = Options {
     dtype: DType::F32,
     weights: DType::F32,
     state: DType::F32,
+    first_moment: None,
+    microbatches: 1,
     attention_block: Some(4),
     products: Products::Plain,
     routing: Routing::Capacity(1.25),
@@ -268,13 +270,16 @@ impl Plain<'_> {
             return x;
         }
         let u = self.product(&h, layer, "up", "up_bias", d);
-        let a: Vec<f64> = if m.norm == Norm::Rms {
+        let gelu = |u: f64| 0.5 * u * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (u + 0.044715 * u.powi(3))).tanh());
+        let gate = |by: &dyn Fn(f64) -> f64| {
             let g = self.product(&h, layer, "gate", "", d);
-            g.iter().zip(&u).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect()
-        } else {
-            let gelu =
-                |u: f64| 0.5 * u * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (u + 0.044715 * u.powi(3))).tanh());
-            u.iter().map(|u| gelu(*u)).collect()
+            g.iter().zip(&u).map(|(g, u)| by(*g) * u).collect()
+        };
+        let a: Vec<f64> = match m.mlp {
+            Mlp::Silu => gate(&|g| g / (1.0 + (-g).exp())),
+            Mlp::GatedGelu => gate(&gelu),
+            Mlp::Gelu => u.iter().map(|u| gelu(*u)).collect(),
+            Mlp::Relu => u.iter().map(|u| u.max(0.0)).collect(),
         };
         let width = u.len() * d / h.len();
         add(self.product(&a, layer, "down", "down_bias", width), &x)
@@ -384,6 +389,32 @@ fn gpt3_step_is_the_gradient() {
 }
 
 #[test]
+fn gemma_step_is_the_gradient() {
+    let keep = Keep { qkv: true, context: true, ..Keep::default() };
+    check(&Model { kv_heads: 1, ..tiny("gemma-2b") }, &Options { remat: Remat::Keep(keep), ..OPTIONS });
+}
+
+#[test]
+fn relu_step_is_the_gradient() {
+    check(&Model { mlp: Mlp::Relu, tied: true, ..tiny("llama2-7b") }, &OPTIONS);
+}
+
+// Oracle: the whole batch at once; the gradient of a mean is the mean of gradients.
+#[test]
+fn microbatches_add_up() {
+    let m = tiny("qwen3-0.6b");
+    let whole = train_step(&m, &OPTIONS).unwrap();
+    let parts = train_step(&m, &Options { microbatches: 2, ..OPTIONS }).unwrap();
+    let (a, b) = (eval_module(&whole, &inputs(&whole)).unwrap(), eval_module(&parts, &inputs(&parts)).unwrap());
+    let moments = a.len() / 3..a.len();
+    for (i, (a, b)) in a.iter().zip(&b).enumerate().filter(|(i, _)| moments.contains(i)) {
+        let scale = a.to_f64().iter().fold(1e-6f64, |m, v| m.max(v.abs()));
+        let far = a.to_f64().iter().zip(b.to_f64()).fold(0.0f64, |m, (a, b)| m.max((a - b).abs()));
+        assert!(far < 1e-5 * scale, "result {i}: {far} of {scale}");
+    }
+}
+
+#[test]
 fn experts_with_room_are_the_gradient() {
     check(&tiny("mixtral-8x7b"), &OPTIONS);
 }
@@ -422,7 +453,8 @@ fn policies_agree() {
             eval_module(&module, &inputs(&module)).unwrap()
         };
         let full = run(OPTIONS);
-        for remat in [Remat::Dots, Remat::None] {
+        let qkv = Remat::Keep(Keep { qkv: true, out: true, ..Keep::default() });
+        for remat in [qkv, Remat::Dots, Remat::None] {
             for (a, b) in full.iter().zip(run(Options { remat, ..OPTIONS })) {
                 assert_eq!(a.bytes(), b.bytes(), "{name} with {remat:?}");
             }

@@ -4,7 +4,6 @@
 //! first iteration finds done already comes before the loop, what the last one leaves after it.
 
 use tpusim_isa::op::{Instr, Op};
-use tpusim_isa::pod::TransferInfo;
 use tpusim_isa::program::{Bundle, FlowKind, Node as Code, SReg};
 
 use super::transfer::Open;
@@ -16,9 +15,9 @@ use crate::tile::fuse::{Plan, Step};
 use crate::tile::pipeline::{Pipeline, Stage, shifted};
 
 /// Queues of transfers that run beside other iterations: those that somebody waits for have one of their own, and what is needed next
-/// does not stand behind what has time.
-const AHEAD: u32 = TransferInfo::QUEUES;
-const BEHIND: u32 = 2 * TransferInfo::QUEUES;
+/// does not stand behind what has time. They are among the [`MAIN_QUEUES`](tpusim_isa::pod::MAIN_QUEUES).
+const AHEAD: u32 = 1;
+const BEHIND: u32 = 2;
 /// Register that says which of two branches to take. No operation leaves anything in it.
 const CHOICE: SReg = SReg(2);
 

@@ -169,8 +169,11 @@ pub fn disjoint_vector_tilings(k: &VectorKernel, chip: &ChipSpec) -> Vec<Tiling>
     let n = k.dims.len();
     let mut out = Vec::new();
     for mut t in vector_tilings(k, chip) {
+        let (cols, group) = (t.cols.max(1), u64::from(k.group_rows()));
         t.cols = dividing(k.dims[n - 1], t.cols, 128);
-        t.rows = dividing(k.dims[n - 2], t.rows, u64::from(k.group_rows()));
+        // Wider blocks have fewer rows.
+        let rows = if t.cols > cols { t.rows * cols / t.cols } else { t.rows };
+        t.rows = dividing(k.dims[n - 2], (rows / group * group).max(group).min(t.rows), group);
         let planes = if n >= 3 { k.dims[n - 3] } else { 1 };
         t.planes = if t.rows == k.dims[n - 2] { dividing(planes, t.planes, 1) } else { 1 };
         let trip = |d: usize| {

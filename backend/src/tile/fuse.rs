@@ -281,6 +281,11 @@ fn widens(g: &Graph, n: &GraphNode) -> bool {
     matches!(n.op, NodeOp::Map(MapOp::Convert)) && n.args.first().is_some_and(narrower)
 }
 
+/// Whether `n` repeats its operand, which is small beside it.
+fn small(g: &Graph, n: &GraphNode) -> bool {
+    n.args.first().is_some_and(|a| g.node(*a).elements().saturating_mul(2) <= n.elements())
+}
+
 /// The array that `n` is a part or another order of.
 fn behind(g: &Graph, mut n: NodeId) -> NodeId {
     while let NodeOp::Reshape | NodeOp::Slice { .. } | NodeOp::Transpose(_) = g.node(n).op {
@@ -307,6 +312,8 @@ fn costs(g: &Graph) -> Vec<u32> {
             NodeOp::DynSlice(_) => &n.args[..1],
             // Stored whatever becomes of it.
             NodeOp::Result(_) => &[],
+            // What is small beside its repetitions is stored if it is dear.
+            NodeOp::Broadcast(_) if small(g, n) => &[],
             // What is made wider for several is stored as it was before.
             NodeOp::Map(MapOp::Convert) if widens(g, n) => &[],
             _ => &n.args[..],

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use tpusim_isa::chip::ChipSpec;
+use tpusim_isa::pod::MAIN_QUEUES;
 use tpusim_isa::program::{Addr, FlowInfo, FlowKind, Node, Program};
 use tpusim_isa::time::{Cycles, Picos};
 use tpusim_isa::topology::{ChipId, DeviceId};
@@ -249,7 +250,8 @@ impl<'a, D: Data> Pod<'a, D> {
     fn begin(&mut self, device: u32, thread: u32) -> bool {
         let scalars = *self.chip.regs.scalar as usize;
         // What a transfer starts of its own is part of it.
-        let launch = if thread == 1 { Picos::from_seconds(*self.chip.overhead.transfer_launch_s) } else { Picos(0) };
+        let launch =
+            if thread <= MAIN_QUEUES { Picos::from_seconds(*self.chip.overhead.transfer_launch_s) } else { Picos(0) };
         let t = self.thread(device, thread);
         let Some((transfer, body, at)) = t.waiting.pop_front() else { return false };
         let start = at.max(t.free);

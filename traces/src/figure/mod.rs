@@ -6,7 +6,11 @@
 //! two backends disagree about every other anchor.
 
 mod axes;
+mod correlation;
+mod links;
+mod pod;
 mod roofline;
+mod scaling;
 mod utilization;
 
 use std::io;
@@ -22,7 +26,11 @@ use plotters::style::{Color, FontDesc, FontFamily, FontStyle, FontTransform, RGB
 
 use crate::atomic::{self, WriteError};
 
+pub use correlation::{Correlation, correlation};
+pub use links::links;
+pub use pod::pod;
 pub use roofline::roofline;
+pub use scaling::{ScalePoint, scaling};
 pub use utilization::utilization;
 
 /// The width of a column of a two-column paper, 3.33 inches, in points.

@@ -72,7 +72,7 @@ fn draw(report: &Report, profile: &Profile) -> Result<Figure, FigureError> {
 }
 
 /// What makes seconds readable, and its name.
-fn time_unit(seconds: f64) -> (f64, &'static str) {
+pub(super) fn time_unit(seconds: f64) -> (f64, &'static str) {
     match seconds {
         t if t < 1e-6 => (1e9, "ns"),
         t if t < 1e-3 => (1e6, "µs"),

@@ -8,6 +8,7 @@
 //! **Overlap.** Slices of one Perfetto track must nest, transfers overlap freely. Each unit therefore has as many tracks of the same
 //! name as it has activities at a time, and the viewer shows them as one.
 
+mod pod;
 pub mod proto;
 
 use std::cmp::Reverse;
@@ -21,6 +22,7 @@ use tpusim_sim::profile::{Profile, Series, Span, Unit};
 
 use crate::atomic::{self, WriteError};
 use crate::report::{OpReport, PerUnit, Report};
+pub use pod::{Device, encode_pod, write_pod};
 use proto::{
     CounterDescriptor, DebugAnnotation, EXPLICIT_ORDER, EventName, EventType, INCREMENTAL_STATE_CLEARED, InternedData,
     InternedString, NEEDS_INCREMENTAL_STATE, ProcessDescriptor, TracePacket, TrackDescriptor, TrackEvent,
@@ -81,6 +83,13 @@ struct Event<'a> {
 enum What<'a> {
     BeginOp(&'a str, Box<OpReport>, u64),
     BeginSpan(&'a str, &'a Span, u64),
+    /// A run of an operation or transfer of a pod, in picoseconds.
+    BeginRun {
+        name: &'a str,
+        detail: &'a str,
+        start: u64,
+        end: u64,
+    },
     End,
     Counter(f64),
 }
@@ -233,6 +242,14 @@ impl Writer<'_> {
                     e.debug_annotations.push(n.count("bytes", s.bytes));
                 }
                 e.debug_annotations.extend(times(n, s.start, s.end, clock));
+            }
+            What::BeginRun { name, detail, start, end } => {
+                e.name_iid = n.event(if name.is_empty() { "unknown" } else { name });
+                if !detail.is_empty() {
+                    e.debug_annotations.push(n.text("detail", detail));
+                }
+                e.debug_annotations.push(n.count("start_ps", start));
+                e.debug_annotations.push(n.count("duration_ps", end.saturating_sub(start)));
             }
             What::End => kind = EventType::SliceEnd,
             What::Counter(value) => {

@@ -2,6 +2,7 @@
 
 mod figures;
 mod perfetto;
+mod pods;
 mod report;
 mod sample;
 mod tables;

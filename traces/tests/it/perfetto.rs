@@ -20,16 +20,16 @@ fn encode(names: &[&str]) -> Vec<u8> {
 
 /// A slice as a reader sees it.
 #[derive(Debug, PartialEq)]
-struct Slice {
-    track: String,
-    name: String,
-    start: u64,
-    end: u64,
+pub struct Slice {
+    pub track: String,
+    pub name: String,
+    pub start: u64,
+    pub end: u64,
     args: BTreeMap<String, String>,
 }
 
 /// Reads slices as trace processors do: interned names by number, ends matched with the innermost begin of the track.
-fn slices(trace: &Trace) -> (Vec<Slice>, BTreeMap<u64, TrackDescriptor>) {
+pub fn slices(trace: &Trace) -> (Vec<Slice>, BTreeMap<u64, TrackDescriptor>) {
     let (mut names, mut args, mut texts) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     let mut tracks: BTreeMap<u64, TrackDescriptor> = BTreeMap::new();
     let mut open: BTreeMap<u64, Vec<Slice>> = BTreeMap::new();

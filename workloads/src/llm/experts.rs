@@ -162,7 +162,8 @@ impl Block<'_> {
         let rows: &[i64] = &[1, 2];
         let scaled = self.scaled(f, a, scale);
         let over = by_expert((rows, rows));
-        let dw = self.dot(f, (scaled, Of::Value), (dy, Of::Gradient), over.clone(), self.gradient);
+        let dw = self.dot(f, (scaled, Of::Value), (dy, Of::Gradient), over.clone(), self.dtype);
+        let dw = f.convert(dw, self.gradient);
         grads.set("experts_down", dw);
         let w = self.weight(f, t, "experts_down");
         let da = self.dot(f, (dy, Of::Gradient), (w, Of::Value), by_expert((&[3], &[2])), self.dtype);
@@ -175,7 +176,8 @@ impl Block<'_> {
         f.name("layer/experts/up/gradient");
         let (dg, du) = math::swiglu_gradient(f, g, u, da);
         let mut back = |f: F<'_, '_>, name: &'static str, dy: ValueId| {
-            let dw = self.dot(f, (x, Of::Value), (dy, Of::Gradient), over.clone(), self.gradient);
+            let dw = self.dot(f, (x, Of::Value), (dy, Of::Gradient), over.clone(), self.dtype);
+            let dw = f.convert(dw, self.gradient);
             grads.set(name, dw);
             let w = self.weight(f, t, name);
             self.dot(f, (dy, Of::Gradient), (w, Of::Value), by_expert((&[3], &[2])), self.dtype)

@@ -20,10 +20,35 @@ use super::weights::Named;
 pub enum Remat {
     /// Nothing: the backward pass computes the block again.
     Full,
+    /// Some results of products; what is elementwise is computed again.
+    Keep(Keep),
     /// Results of products and of attention; what is elementwise is computed again.
     Dots,
     /// Whatever the gradients read.
     None,
+}
+
+/// Results of products that a layer keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// Queries, keys and values.
+    pub qkv: bool,
+    /// The result of attention before its last product.
+    pub context: bool,
+    /// Attention's last product.
+    pub out: bool,
+    /// The first products of the MLP.
+    pub mlp: bool,
+}
+
+impl Remat {
+    fn keep(self) -> Keep {
+        match self {
+            Remat::Full => Keep::default(),
+            Remat::Keep(k) => k,
+            Remat::Dots | Remat::None => Keep { qkv: true, context: true, out: true, mlp: true },
+        }
+    }
 }
 
 /// Everything about a block that does not change with the layer.
@@ -60,9 +85,17 @@ type F<'a, 'm> = &'a mut FuncBuilder<'m>;
 
 pub(super) const HEADS: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor], &[]];
 const HIDDEN: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor]];
+/// What several products read is gathered once for all of them.
 const MODEL: &[&[Axis]] = &[BATCH, &[], &[]];
 
 impl Block<'_> {
+    /// `x`, `(batch, seq, d)` between blocks, cut as it is there: devices that share the tensors of a layer each have a part of the
+    /// positions, so that none keeps what the others keep too.
+    pub fn spread(&self, f: F<'_, '_>, x: ValueId) -> ValueId {
+        let positions: &[Axis] = if self.seq % self.mesh.tensor.max(1) == 0 { &[Axis::Tensor] } else { &[] };
+        self.mesh.constrain(f, x, &[BATCH, positions, &[]])
+    }
+
     /// Names and types of what the forward pass stores of a layer beside its input.
     pub fn kept(&self) -> Vec<(&'static str, TensorType)> {
         let m = self.model;
@@ -77,14 +110,20 @@ impl Block<'_> {
         };
         let rows = |d: &Dispatch, n: i64| TensorType::new(d.rows(n), self.dtype);
         let mut kept = Vec::new();
-        if self.remat != Remat::Full {
-            if let Some(l) = m.latent {
-                kept.extend([("qa", ty(&[l.q_rank])), ("kva", ty(&[l.kv_rank + l.rope])), ("q", heads.clone())]);
-                kept.push(("kv", ty(&[m.heads, l.nope + l.value])));
-            } else {
-                kept.extend([("q", heads.clone()), ("k", kv.clone()), ("v", kv.clone())]);
-            }
-            kept.extend([("o", ty(&[m.heads, value])), ("log_sum", log_sum), ("middle", ty(&[m.d]))]);
+        let keep = self.remat.keep();
+        if let Some(l) = m.latent.filter(|_| keep.qkv) {
+            kept.extend([("qa", ty(&[l.q_rank])), ("kva", ty(&[l.kv_rank + l.rope])), ("q", heads.clone())]);
+            kept.push(("kv", ty(&[m.heads, l.nope + l.value])));
+        } else if keep.qkv {
+            kept.extend([("q", heads.clone()), ("k", kv.clone()), ("v", kv.clone())]);
+        }
+        if keep.context {
+            kept.extend([("o", ty(&[m.heads, value])), ("log_sum", log_sum)]);
+        }
+        if keep.out {
+            kept.push(("middle", ty(&[m.d])));
+        }
+        if keep.mlp {
             kept.extend(mlp(&["u"]));
             if gated {
                 kept.extend(mlp(&["g"]));
@@ -150,7 +189,10 @@ impl Block<'_> {
             return self.latent_value(f, t, l, name);
         }
         let v = match name {
-            "h" => self.norm(f, t.weights, "attention_norm", t.x),
+            "h" => {
+                let h = self.norm(f, t.weights, "attention_norm", t.x);
+                self.mesh.constrain(f, h, MODEL)
+            }
             "q" | "k" | "v" => {
                 let h = self.value(f, t, "h");
                 f.name(format!("layer/attention/{name}"));
@@ -185,12 +227,13 @@ impl Block<'_> {
                 f.name("layer/attention/out");
                 let y = self.product(f, t, o, "wo", "bo");
                 let y = f.add(t.x, y);
-                self.mesh.constrain(f, y, MODEL)
+                self.spread(f, y)
             }
             "h2" => {
                 let x = self.value(f, t, "middle");
                 f.name("layer/mlp_norm");
-                self.norm(f, t.weights, "mlp_norm", x)
+                let h = self.norm(f, t.weights, "mlp_norm", x);
+                self.mesh.constrain(f, h, MODEL)
             }
             "g" | "u" => {
                 let h = self.value(f, t, "h2");
@@ -229,7 +272,7 @@ impl Block<'_> {
             let more = self.experts_forward(f, t, d);
             y = f.add(y, more);
         }
-        let y = self.mesh.constrain(f, y, MODEL);
+        let y = self.spread(f, y);
         // What was not needed on the way, such as the logarithms of a stored tape.
         for (name, _) in self.kept() {
             self.value(f, t, name);
@@ -247,7 +290,9 @@ impl Block<'_> {
         (name, bias): (&'static str, &'static str),
     ) -> ValueId {
         let over: &[i64] = &[0, 1];
-        let dw = self.contract(f, (x, Of::Value), (dy, Of::Gradient), (over, over), self.gradient);
+        // Devices sum their parts in the type of activations, as the gradient of a weight that was converted.
+        let dw = self.contract(f, (x, Of::Value), (dy, Of::Gradient), (over, over), self.dtype);
+        let dw = f.convert(dw, self.gradient);
         grads.set(name, dw);
         if t.weights.find(bias).is_some() {
             let db = math::sum_wide(f, dy, over);
@@ -295,13 +340,13 @@ impl Block<'_> {
         f.name("layer/mlp_norm/gradient");
         let dx = self.norm_gradient(f, t.weights, &mut grads, ("mlp_norm", "mlp_norm_bias"), (middle, dh));
         let dm = f.add(dy, dx);
-        let dm = self.mesh.constrain(f, dm, MODEL);
+        let dm = self.spread(f, dm);
         let dh = self.attention_gradient(f, t, &mut grads, dm);
         f.name("layer/attention_norm/gradient");
         let names = ("attention_norm", "attention_norm_bias");
         let dx = self.norm_gradient(f, t.weights, &mut grads, names, (t.x, dh));
         let dx = f.add(dm, dx);
-        (self.mesh.constrain(f, dx, MODEL), grads)
+        (self.spread(f, dx), grads)
     }
 
     /// The gradient of the MLP's input `h2` from that of its output.

@@ -34,7 +34,7 @@ use experts::Dispatch;
 
 pub use experts::Routing;
 pub use fit::{MeshRequest, check_batch, default_batch};
-pub use layer::Remat;
+pub use layer::{Keep, Remat};
 pub use mesh::{Axis, Mesh};
 pub use models::{Experts, Latent, MODELS, Mlp, Model, Norm, UsefulFlops};
 pub use narrow::Products;
@@ -63,6 +63,10 @@ pub struct Options {
     pub weights: DType,
     /// Type of the optimizer's moments.
     pub state: DType,
+    /// Type of the first moment, if it is another.
+    pub first_moment: Option<DType>,
+    /// Parts of the batch whose gradients are summed one after the other.
+    pub microbatches: i64,
     /// Positions of a block, for attention as a loop over pairs of blocks; 0 for attention as one operation, which chips have a kernel
     /// for if activations are bf16. None for the operation then, else for the largest divisor of `seq` up to 512.
     pub attention_block: Option<i64>,
@@ -83,6 +87,8 @@ impl Default for Options {
             dtype: DType::BF16,
             weights: DType::BF16,
             state: DType::F32,
+            first_moment: None,
+            microbatches: 1,
             attention_block: None,
             products: Products::Plain,
             routing: Routing::Capacity(1.25),
@@ -119,6 +125,9 @@ impl Options {
         if let Some(e) = m.experts {
             self.check_experts(m, e)?;
         }
+        if self.microbatches < 1 || self.batch % self.microbatches != 0 {
+            return refuse(format!("microbatches={} does not divide batch={}", self.microbatches, self.batch));
+        }
         if heads % kv_heads != 0 {
             return refuse(format!("kv_heads={kv_heads} does not divide heads={heads}"));
         }
@@ -153,7 +162,7 @@ impl Options {
     /// How the layers with experts spread their tokens.
     fn dispatch(&self, experts: Experts) -> Dispatch {
         let groups = self.mesh.parts(mesh::BATCH).max(1);
-        let tokens = self.batch.saturating_mul(self.seq) / groups;
+        let tokens = (self.batch / self.microbatches.max(1)).saturating_mul(self.seq) / groups;
         Dispatch { experts, routing: self.routing, groups, tokens }
     }
 
@@ -170,7 +179,7 @@ impl Options {
             return refuse("experts with biases are not there".into());
         }
         let groups = self.mesh.parts(mesh::BATCH).max(1);
-        if self.batch % groups != 0 {
+        if self.batch / self.microbatches.max(1) % groups != 0 {
             return refuse(format!("the mesh cuts batch={} into {groups} parts", self.batch));
         }
         if let Routing::Capacity(factor) = self.routing
@@ -195,8 +204,8 @@ impl Options {
 }
 
 /// One step of training `model`: `main` takes the weights (those of layers first, stacked), the moments in the same order, the number of
-/// steps so far `i32[]`, and `tokens` and `targets` `i32[batch, seq]`; it returns weights, moments and steps, which are donated, and the
-/// loss `f32[]`.
+/// steps so far `i32[]`, and `tokens` and `targets` `i32[batch, seq]`, or of microbatches `i32[microbatches, batch / microbatches, seq]`; it
+/// returns weights, moments and steps, which are donated, and the loss `f32[]`.
 ///
 /// # Errors
 /// Sizes that do not go together or with the mesh.

@@ -61,13 +61,13 @@ pub(super) fn update(
     let (w, g) = (f.convert(weight, DType::F32), f.convert(gradient, DType::F32));
     let (change, state) = match moments {
         &[m, v] => {
-            let state = f.ty(m).dtype;
+            let held_as = [m, v].map(|x| f.ty(x).dtype);
             let (m, v) = (f.convert(m, DType::F32), f.convert(v, DType::F32));
             let m = mix(f, m, BETA1, g, 1.0 - BETA1);
             let squares = f.mul(g, g);
             let v = mix(f, v, BETA2, squares, 1.0 - BETA2);
             // The weight follows the moments as they are held, so that none is stored twice.
-            let held = [f.convert(m, state), f.convert(v, state)];
+            let held = [f.convert(m, held_as[0]), f.convert(v, held_as[1])];
             let [m, v] = held.map(|x| f.convert(x, DType::F32));
             let dims = f.dims(w);
             let [cm, cv] = corrections.map(|c| f.broadcast_along(c, &[], &dims));

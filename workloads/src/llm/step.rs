@@ -109,7 +109,7 @@ pub(super) fn build(m: &Model, o: &Options) -> Result<Verified<Module>, Workload
     let block = Block {
         model: m,
         mesh: o.mesh,
-        batch: o.batch,
+        batch: o.batch / o.microbatches.max(1),
         seq: o.seq,
         tile: o.tile(),
         dtype: o.dtype,
@@ -177,16 +177,19 @@ impl Step<'_> {
         }
         for moment in 0..o.optimizer.moments() {
             for (name, dims, cut, _) in &stored {
-                let ty = TensorType::new(dims.clone(), o.state);
+                let held = if moment == 0 { o.first_moment.unwrap_or(o.state) } else { o.state };
+                let ty = TensorType::new(dims.clone(), held);
                 let name = format!("{}/{name}", if moment == 0 { "m" } else { "v" });
                 owned.push(self.parameter(f, &name, ty, (cut, zero), Some(owned.len()))?);
             }
         }
         let scalar = TensorType::new([], DType::I32);
         let step = self.parameter(f, "step", scalar, (&Vec::new(), Draw::Below(1)), Some(owned.len()))?;
-        let ids = TensorType::new([o.batch, o.seq], DType::I32);
+        let parts = (o.microbatches > 1).then_some(o.microbatches);
+        let dims: Vec<i64> = parts.into_iter().chain([self.block.batch, o.seq]).collect();
+        let cut: Cut = parts.map(|_| Vec::new()).into_iter().chain([BATCH.to_vec(), Vec::new()]).collect();
+        let ids = TensorType::new(dims, DType::I32);
         let draw = Draw::Below(m.vocab.max(1) as u64);
-        let cut: Cut = vec![BATCH.to_vec(), Vec::new()];
         let tokens = self.parameter(f, "tokens", ids.clone(), (&cut, draw), None)?;
         let targets = self.parameter(f, "targets", ids, (&cut, draw), None)?;
 
@@ -194,7 +197,10 @@ impl Step<'_> {
         let stacked: usize = self.stages.iter().map(|s| s.weights.len()).sum();
         let (stacks, outer) = weights.split_at(stacked.min(weights.len()));
         let outer = Named::new(self.model.iter().map(|w| w.name), outer);
-        let (gradients, loss) = self.gradients(f, stacks, &outer, tokens, targets);
+        let (gradients, loss) = match parts {
+            None => self.gradients(f, stacks, &outer, tokens, targets),
+            Some(n) => self.accumulated(f, n, weights, (tokens, targets)),
+        };
 
         f.name("optimizer");
         let one = f.scalar(DType::I32, 1.0);
@@ -221,6 +227,44 @@ impl Step<'_> {
         Ok(next)
     }
 
+    /// As [`Self::gradients`], means over `n` parts of the batch that are taken one after the other.
+    fn accumulated(
+        &self,
+        f: F<'_, '_>,
+        n: i64,
+        weights: &[ValueId],
+        (tokens, targets): (ValueId, ValueId),
+    ) -> (Vec<ValueId>, ValueId) {
+        f.name("microbatches");
+        let cuts: Vec<Cut> = self.stored().map(|(_, _, cut, _)| cut).collect();
+        let held = |f: F<'_, '_>, x, cut: &Cut| match self.block.mesh.sharding(cut) {
+            Some(text) => f.sharding_constraint(x, &text),
+            None => x,
+        };
+        let zeros: Vec<ValueId> = weights.iter().map(|w| f.splat(f.ty(*w), 0.0)).collect();
+        let zeros: Vec<ValueId> = zeros.iter().zip(&cuts).map(|(z, cut)| held(f, *z, cut)).collect();
+        let none = f.splat(TensorType::new([], DType::F32), 0.0);
+        let fixed = [&[tokens, targets], weights].concat();
+        let sums = counted(f, n, &fixed, &[&[none], zeros.as_slice()].concat(), |f, i, fixed, state| {
+            let ([tokens, targets, weights @ ..], [loss, sums @ ..]) = (fixed, state) else { return Vec::new() };
+            let (tokens, targets) = (layer_of(f, *tokens, i), layer_of(f, *targets, i));
+            let stacked: usize = self.stages.iter().map(|s| s.weights.len()).sum();
+            let (stacks, outer) = weights.split_at(stacked.min(weights.len()));
+            let outer = Named::new(self.model.iter().map(|w| w.name), outer);
+            let (of, more) = self.gradients(f, stacks, &outer, tokens, targets);
+            f.name("microbatches/sum");
+            let mut next = vec![f.add(*loss, more)];
+            for ((sum, g), cut) in sums.iter().zip(of).zip(&cuts) {
+                let sum = f.add(*sum, g);
+                next.push(held(f, sum, cut));
+            }
+            next
+        });
+        let mut means = sums.iter().map(|s| f.binary_scalar(Opcode::Multiply, *s, 1.0 / n as f64)).collect::<Vec<_>>();
+        let loss = if means.is_empty() { none } else { means.remove(0) };
+        (means, loss)
+    }
+
     /// Gradients of all weights in the order they are stored, and the loss.
     fn gradients(
         &self,
@@ -241,7 +285,7 @@ impl Step<'_> {
             let p = f.broadcast_along(p, &[1, 2], &[b.batch, b.seq, m.d]);
             x = f.add(x, p);
         }
-        let x = b.mesh.constrain(f, x, &[BATCH, &[], &[]]);
+        let x = b.spread(f, x);
         f.name("rope");
         let tables = m.rope_base.map(|base| math::rope_tables(f, b.seq, m.rotated(), base));
         let (mut x, mut rest, mut passed) = (x, stacks, Vec::new());
@@ -405,12 +449,13 @@ impl Step<'_> {
         f.name("logits/gradient");
         let over: &[i64] = &[0, 1];
         let (one, two) = if m.tied { (d_logits, h) } else { (h, d_logits) };
-        let dw = math::contract(f, one, two, (over, over), b.gradient);
+        let dw = math::contract(f, one, two, (over, over), b.dtype);
+        let dw = f.convert(dw, b.gradient);
         grads.set(head, dw);
         let dh = math::contract(f, d_logits, w, (&[2], &[1 - d]), b.dtype);
         f.name("final_norm/gradient");
         let dx = b.norm_gradient(f, outer, grads, ("final_norm", "final_norm_bias"), (x, dh));
-        (b.mesh.constrain(f, dx, &[BATCH, &[], &[]]), loss)
+        (b.spread(f, dx), loss)
     }
 
     /// Adds up the rows of `dx` for each token and, for learned positions, for each position.

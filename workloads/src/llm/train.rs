@@ -4,7 +4,7 @@ use tpusim_backend::hlo::{Module, Verified};
 use tpusim_isa::num::DType;
 
 use super::models::NAMES;
-use super::{Experts, Model, Optimizer, Options, Products, Remat, Routing, train_step};
+use super::{Experts, Keep, Model, Optimizer, Options, Products, Remat, Routing, train_step};
 use crate::{ParamSpec, ParamValue, Params, Workload, WorkloadError};
 
 const fn auto(name: &'static str, about: &'static str) -> ParamSpec {
@@ -45,8 +45,8 @@ pub(crate) const WORKLOAD: Workload = Workload {
         auto("attention_block", "positions of a block, for attention as a loop over pairs of blocks; divides seq"),
         ParamSpec {
             name: "remat",
-            default: ParamValue::Choice("full", &["full", "dots", "none"]),
-            about: "what the backward pass computes again: all, all but products, nothing",
+            default: ParamValue::Choice("full", &["full", "qkv", "context", "qkv+context", "dots", "none"]),
+            about: "what layers keep for the backward pass: nothing, what attention reads, gives, both, all products, all",
         },
         ParamSpec {
             name: "optimizer",
@@ -61,6 +61,11 @@ pub(crate) const WORKLOAD: Workload = Workload {
         },
         float("weights", DType::BF16, "type weights are held in; f32 for master weights"),
         float("state", DType::F32, "type of the optimizer's moments"),
+        ParamSpec {
+            name: "microbatches",
+            default: ParamValue::Size(1),
+            about: "parts of the batch whose gradients are summed one after the other",
+        },
     ],
     build,
 };
@@ -109,12 +114,16 @@ fn settings(p: &Params) -> Result<(Model, Options), WorkloadError> {
         remat: match p.choice("remat") {
             "none" => Remat::None,
             "dots" => Remat::Dots,
+            "qkv" => Remat::Keep(Keep { qkv: true, ..Keep::default() }),
+            "context" => Remat::Keep(Keep { context: true, ..Keep::default() }),
+            "qkv+context" => Remat::Keep(Keep { qkv: true, context: true, ..Keep::default() }),
             _ => Remat::Full,
         },
         optimizer: if p.choice("optimizer") == "sgd" { Optimizer::Sgd } else { Optimizer::Adam },
         dtype: p.float("dtype"),
         weights: p.float("weights"),
         state: p.float("state"),
+        microbatches: p.size("microbatches"),
         products: if p.choice("products") == "fp8" { Products::Fp8 } else { Products::Plain },
         routing: match p.choice("routing") {
             "balanced" => Routing::Balanced,

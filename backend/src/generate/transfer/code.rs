@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use tpusim_isa::op::{Instr, Op};
-use tpusim_isa::pod::{Peer, SendDesc, SendDim, Table, TransferInfo};
+use tpusim_isa::pod::{MAIN_QUEUES, Peer, SendDesc, SendDim, Table, TransferInfo};
 use tpusim_isa::program::{Addr, Bundle, DmaDesc, DmaDir, Node as Code, OnChip, SReg};
 
 use super::super::{Generator, Scope};
@@ -51,7 +51,8 @@ impl<'g, 'c> Control<'g, 'c> {
     pub fn strand<E>(&mut self, f: impl FnOnce(&mut Self) -> Result<(), E>) -> Result<(), E> {
         let transfer = self.gen_.program.transfers.len() as u32;
         let strand = self.strands.len() as u32 + 1;
-        let queue = self.gen_.queue + strand;
+        // Devices need not start two transfers in the same order, so strands of two never share a queue.
+        let queue = self.gen_.queue + MAIN_QUEUES * strand;
         let name = format!("{} strand {strand}", self.node.name);
         let (source, location) = (self.node.source.clone(), self.node.location.clone());
         let axes = self.what.axes.clone();
