@@ -182,9 +182,9 @@ impl Attention {
     pub fn define(&self, m: &mut ModuleBuilder, name: &str) {
         let mut f = m.func(name);
         let params: Vec<ValueId> = self.types().0.into_iter().map(|t| f.param("", t)).collect();
-        let results = match params.as_slice() {
-            &[q, k, v] => self.forward(&mut f, q, k, v),
-            &[q, k, v, o, log, go] => self.backward(&mut f, [q, k, v, o, log, go]),
+        let results = match *params.as_slice() {
+            [q, k, v] => self.forward(&mut f, q, k, v),
+            [q, k, v, o, log, go] => self.backward(&mut f, [q, k, v, o, log, go]),
             _ => Vec::new(),
         };
         f.ret(&results);

@@ -136,7 +136,7 @@ impl<'g, 'c> Control<'g, 'c> {
         let line = |g: &Vec<u32>, p: u64| -> Vec<u32> {
             (0..ring.size).filter_map(|r| g.get((p + ring.digit(r) * ring.stride) as usize).copied()).collect()
         };
-        let first = |p: &u64| p / ring.stride % ring.size == 0;
+        let first = |p: &u64| (p / ring.stride).is_multiple_of(ring.size);
         let groups = &self.what.groups;
         let all: Vec<Vec<u32>> =
             groups.iter().flat_map(|g| (0..self.n).filter(first).map(move |p| line(g, p))).collect();

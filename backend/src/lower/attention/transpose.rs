@@ -192,6 +192,9 @@ pub(super) fn turn_keys(
     lanes.drain(e, &turn)
 }
 
+/// Writes the matrix of the tile whose number a register holds to a place.
+pub(super) type Make<'m> = dyn FnMut(&mut Emitter<'_>, &mut Stages, SReg, Place) -> Result<(), EmitError> + 'm;
+
 /// For every tile of queries, by its number, `make` writes a matrix of `rows` rows and as many columns as the tile has queries to a
 /// buffer of `buffers`; its transpose goes to `out`.
 pub(super) fn turn_queries(
@@ -201,7 +204,7 @@ pub(super) fn turn_queries(
     rows: u32,
     buffers: Piece,
     out: Option<Place>,
-    make: &mut dyn FnMut(&mut Emitter<'_>, &mut Stages, SReg, Place) -> Result<(), EmitError>,
+    make: &mut Make<'_>,
 ) -> Result<(), EmitError> {
     let mut turn = Turn::new(e, identity, rows, TILE);
     let lanes = if out.is_some() { turn.lanes() } else { Lanes::new(&[]) };
