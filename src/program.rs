@@ -72,7 +72,7 @@ impl ProgramArgs {
     }
 
     /// The language model that is named, or the default one if nothing is and the run is on a pod, and its parameters.
-    pub fn model(&self, on_pod: bool) -> Result<Option<(&str, Vec<(String, String)>)>, Failure> {
+    pub fn model(&self, on_pod: bool) -> Result<Option<(&str, Pairs)>, Failure> {
         let (name, rest) = match self.program.split_first() {
             None if on_pod => (model::DEFAULT, self.program.as_slice()),
             Some((first, _)) if on_pod && first.contains('=') && !Path::new(first).exists() => {
@@ -84,6 +84,9 @@ impl ProgramArgs {
         Ok(Some((name, pairs(rest, name)?)))
     }
 }
+
+/// Parameters by name.
+type Pairs = Vec<(String, String)>;
 
 fn is_model(text: &str) -> bool {
     Model::find(text).is_some() && !Path::new(text).is_file()

@@ -35,7 +35,7 @@ pub struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    Run(run::Run),
+    Run(Box<run::Run>),
     Compile(compile::Compile),
     Eval(eval::Eval),
     Exec(exec::Exec),

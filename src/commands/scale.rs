@@ -161,7 +161,7 @@ fn cluster(chip: &ChipSpec, chips: u32) -> Result<Cluster, Failure> {
         Ok(slice) => return Ok(Cluster { slice, slices: 1 }),
         Err(e) => (1..=chips / 2)
             .rev()
-            .filter(|n| chips % n == 0)
+            .filter(|n| chips.is_multiple_of(*n))
             .find_map(|n| Topology::of_size(chip, n).ok())
             .filter(|s| s.chips() > 1)
             .ok_or(e),

@@ -226,12 +226,11 @@ fn mesh(c: &Config<'_>, cluster: &Cluster) -> Result<MeshRequest, String> {
 /// Gives the axis of size -1, if there is one, what is left of `devices`.
 fn rest(axes: &mut [(&str, i64)], devices: i64) -> Result<(), String> {
     let known: i64 = axes.iter().map(|(_, n)| *n).filter(|n| *n > 0).product();
-    for (name, n) in axes.iter_mut().filter(|(_, n)| *n <= 0) {
+    if let Some((name, n)) = axes.iter_mut().find(|(_, n)| *n <= 0) {
         if known == 0 || devices % known != 0 {
             return Err(format!("axis {name} cannot have what is left: {known} does not divide {devices}"));
         }
         *n = devices / known;
-        break;
     }
     match axes.iter().any(|(_, n)| *n <= 0) {
         true => Err("several axes take what is left".into()),
