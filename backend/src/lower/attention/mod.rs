@@ -1,6 +1,6 @@
 //! Attention in one kernel: scores, softmax and weighted values of a block never leave VMEM.
 //!
-//! A *tile* is [`TILE`] queries of one head or as many keys; the work is pairs of a tile of queries and one of keys, those that a causal
+//! A *tile* is `TILE` queries of one head or as many keys; the work is pairs of a tile of queries and one of keys, those that a causal
 //! mask leaves. Scores are computed with keys along rows and queries along lanes (`K Q^T`), so that maxima and sums over keys are
 //! elementwise and what belongs to a query lies along lanes in all that follows. The weights of values, `P^T`, are then latched, and
 //! `V^T` streams through them; `V^T`, and in the end the transpose of the output, are made by the MXUs, which multiply by the
