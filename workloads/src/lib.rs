@@ -115,7 +115,7 @@ pub enum WorkloadError {
 }
 
 /// Largest array of a workload.
-pub(crate) const MAX_ARRAY_BYTES: u64 = 1 << 44;
+pub(crate) const MAX_ARRAY_BYTES: u64 = 1 << 46;
 
 /// The workload called `name`.
 ///

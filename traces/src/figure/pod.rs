@@ -12,7 +12,6 @@ use super::palette::{BLACK, BLUE, GREEN, GREY, ORANGE, VERMILLION};
 use super::utilization::time_unit;
 use super::{Align, COLUMN, Figure, FigureError, TEXT};
 use crate::pod::{PodReport, slowest};
-use crate::units::percent;
 
 /// Windows that the step is cut into.
 const WINDOWS: usize = 240;
@@ -149,7 +148,7 @@ fn draw(report: &PodReport, shares: &[[f64; 4]], memory: &[(f64, u64)]) -> Figur
     let mut figure = Figure::new(COLUMN, HEAD + 2.0 * PANEL + GAP + FOOT);
     let right = COLUMN - RIGHT;
     let what = report.training.as_ref().map_or(report.program.as_str(), |t| t.model.as_str());
-    let title = format!("{what} on {} {} devices of {}", report.topology, report.devices, report.chip);
+    let title = format!("{what} on {} {} ({} devices)", report.chip, report.topology, report.devices);
     figure.text((LEFT, TEXT + 1.0), &title, Align::Left, GREY);
     bar(&mut figure, report, right);
     let ticks = x.ticks(6);
@@ -184,16 +183,16 @@ fn bar(figure: &mut Figure, report: &PodReport, right: f64) {
     let all = [report.mxu_s, report.vector_s, report.exposed_s, report.control_s];
     let (top, bottom) = (TEXT + 8.0, TEXT + 18.0);
     let mut from = LEFT;
-    let mut at = LEFT;
+    let mut at = 2.0;
     for ((name, color), s) in CLASSES.iter().zip(all) {
         let share = s / report.time_s;
         let to = from + share * (right - LEFT);
         figure.area(vec![(from, top), (to, top), (to, bottom), (from, bottom)], *color, 0.85);
         from = to;
-        let text = format!("{name} {}", percent(share));
+        let text = format!("{name} {:.0} %", 100.0 * share);
         figure.dot((at + 2.5, bottom + 10.0 - 0.36 * TEXT), 2.5, *color);
         figure.text((at + 7.0, bottom + 10.0), &text, Align::Left, BLACK);
-        at += 7.0 + Figure::text_width(&text) + 7.0;
+        at += 7.0 + Figure::text_width(&text) + 6.0;
     }
 }
 
