@@ -26,7 +26,8 @@ const SEQ: i64 = 4096;
 /// What a model's training step is, beside the parameters of the workload `train`.
 #[derive(Args, Clone, Debug)]
 pub struct ModelArgs {
-    /// Sizes of the mesh's axes, e.g. data=2,fsdp=64,tensor=4 [default: fsdp over the devices of a slice, data over slices]
+    /// Sizes of the mesh's axes, e.g. data=2,fsdp=64,tensor=4 [default: fsdp over the devices of a slice, data over slices]. Where a
+    /// chip is two devices, a mesh of as many places as there are chips has the two share tensors
     #[arg(long, value_name = "AXIS=N,...", help_heading = "Model")]
     mesh: Option<MeshRequest>,
     /// Sequences of the whole batch [default: 8192 tokens for each device with a part of its own, at least one sequence]
@@ -134,9 +135,14 @@ impl Step {
     pub fn on(&self, cluster: &Cluster, batch: Option<i64>) -> Result<Step, tpusim_workloads::WorkloadError> {
         let (slices, devices) = (i64::from(cluster.slices), i64::from(cluster.slice.devices()));
         let mut asked = self.asked.clone();
+        let chips = slices * i64::from(cluster.slice.chips());
+        let named = |a: &MeshRequest| Axis::ALL.into_iter().filter_map(|x| a.get(x)).product::<i64>();
+        // A mesh of chips: the devices of a chip share its part of each tensor.
+        if devices * slices > chips && named(&asked) == chips && asked.get(Axis::Tensor).is_none() {
+            asked = asked.with(Axis::Tensor, slices * devices / chips);
+        }
         if self.copies && asked.get(Axis::Fsdp).is_some() && asked.get(Axis::Data).is_none() {
-            let named: i64 = Axis::ALL.into_iter().filter_map(|a| asked.get(a)).product();
-            asked = asked.with(Axis::Data, (slices * devices / named.max(1)).max(1));
+            asked = asked.with(Axis::Data, (slices * devices / named(&asked).max(1)).max(1));
         }
         let mesh = asked.resolve(&self.model, slices, devices)?;
         let batch = batch.unwrap_or_else(|| default_batch(&mesh, self.options.seq));
