@@ -25,9 +25,9 @@ pub struct Training {
     /// Type that is multiplied, whose peak MFU is held against.
     pub dtype: DType,
     /// Useful FLOPs of weights, of the whole step.
-    pub weight_flops: u64,
+    pub weight_flops: u128,
     /// Useful FLOPs of attention with all pairs of positions.
-    pub attention_flops: u64,
+    pub attention_flops: u128,
 }
 
 /// What a step reaches.
@@ -122,8 +122,8 @@ mod tests {
             batch: 256,
             seq: 1000,
             dtype: DType::BF16,
-            weight_flops: (128.0 * peak) as u64,
-            attention_flops: (12.8 * peak) as u64,
+            weight_flops: (128.0 * peak) as u128,
+            attention_flops: (12.8 * peak) as u128,
         };
         let r = TrainingReport::new(step, &chip, 256, 2.0);
         assert_eq!(r.tokens_per_s_chip, 1000.0);

@@ -85,9 +85,17 @@ type F<'a, 'm> = &'a mut FuncBuilder<'m>;
 
 pub(super) const HEADS: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor], &[]];
 const HIDDEN: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor]];
+/// What several products read is gathered once for all of them.
 const MODEL: &[&[Axis]] = &[BATCH, &[], &[]];
 
 impl Block<'_> {
+    /// `x`, `(batch, seq, d)` between blocks, cut as it is there: devices that share the tensors of a layer each have a part of the
+    /// positions, so that none keeps what the others keep too.
+    pub fn spread(&self, f: F<'_, '_>, x: ValueId) -> ValueId {
+        let positions: &[Axis] = if self.seq % self.mesh.tensor.max(1) == 0 { &[Axis::Tensor] } else { &[] };
+        self.mesh.constrain(f, x, &[BATCH, positions, &[]])
+    }
+
     /// Names and types of what the forward pass stores of a layer beside its input.
     pub fn kept(&self) -> Vec<(&'static str, TensorType)> {
         let m = self.model;
@@ -181,7 +189,10 @@ impl Block<'_> {
             return self.latent_value(f, t, l, name);
         }
         let v = match name {
-            "h" => self.norm(f, t.weights, "attention_norm", t.x),
+            "h" => {
+                let h = self.norm(f, t.weights, "attention_norm", t.x);
+                self.mesh.constrain(f, h, MODEL)
+            }
             "q" | "k" | "v" => {
                 let h = self.value(f, t, "h");
                 f.name(format!("layer/attention/{name}"));
@@ -216,12 +227,13 @@ impl Block<'_> {
                 f.name("layer/attention/out");
                 let y = self.product(f, t, o, "wo", "bo");
                 let y = f.add(t.x, y);
-                self.mesh.constrain(f, y, MODEL)
+                self.spread(f, y)
             }
             "h2" => {
                 let x = self.value(f, t, "middle");
                 f.name("layer/mlp_norm");
-                self.norm(f, t.weights, "mlp_norm", x)
+                let h = self.norm(f, t.weights, "mlp_norm", x);
+                self.mesh.constrain(f, h, MODEL)
             }
             "g" | "u" => {
                 let h = self.value(f, t, "h2");
@@ -260,7 +272,7 @@ impl Block<'_> {
             let more = self.experts_forward(f, t, d);
             y = f.add(y, more);
         }
-        let y = self.mesh.constrain(f, y, MODEL);
+        let y = self.spread(f, y);
         // What was not needed on the way, such as the logarithms of a stored tape.
         for (name, _) in self.kept() {
             self.value(f, t, name);
@@ -328,13 +340,13 @@ impl Block<'_> {
         f.name("layer/mlp_norm/gradient");
         let dx = self.norm_gradient(f, t.weights, &mut grads, ("mlp_norm", "mlp_norm_bias"), (middle, dh));
         let dm = f.add(dy, dx);
-        let dm = self.mesh.constrain(f, dm, MODEL);
+        let dm = self.spread(f, dm);
         let dh = self.attention_gradient(f, t, &mut grads, dm);
         f.name("layer/attention_norm/gradient");
         let names = ("attention_norm", "attention_norm_bias");
         let dx = self.norm_gradient(f, t.weights, &mut grads, names, (t.x, dh));
         let dx = f.add(dm, dx);
-        (self.mesh.constrain(f, dx, MODEL), grads)
+        (self.spread(f, dx), grads)
     }
 
     /// The gradient of the MLP's input `h2` from that of its output.

@@ -237,20 +237,20 @@ pub(super) const NAMES: &[&str] = &[
 pub struct UsefulFlops {
     /// `6 N` a token, where `N` are the weights that multiply a token: all matrices, with the logits' and without the embedding's lookup;
     /// of experts those that a token visits.
-    pub weights: u64,
+    pub weights: u128,
     /// `12 layers heads dim seq` a token: scores and weighted values of all pairs of positions, as PaLM (arXiv:2204.02311, appendix B)
     /// and most reports count them, though a causal model needs half.
-    pub attention: u64,
+    pub attention: u128,
 }
 
 impl UsefulFlops {
     /// What MFU is held against: weights and attention, pairs that a causal mask hides included.
-    pub fn total(&self) -> u64 {
+    pub fn total(&self) -> u128 {
         self.weights.saturating_add(self.attention)
     }
 
     /// Weights and the half of attention that a causal mask leaves.
-    pub fn causal(&self) -> u64 {
+    pub fn causal(&self) -> u128 {
         self.weights.saturating_add(self.attention / 2)
     }
 }
@@ -311,7 +311,7 @@ impl Model {
         let n = self.layers * self.attention_weights() + self.mlp_weights(true) + self.vocab * self.d;
         let (key, value) = self.head();
         let pairs = 6 * i128::from(self.layers) * i128::from(self.heads) * i128::from(key + value) * i128::from(seq);
-        let flops = |v: i128| u64::try_from(v).unwrap_or(u64::MAX);
+        let flops = |v: i128| u128::try_from(v).unwrap_or(0);
         UsefulFlops { weights: flops(6 * i128::from(n) * tokens), attention: flops(pairs * tokens) }
     }
 }

@@ -285,7 +285,7 @@ impl Step<'_> {
             let p = f.broadcast_along(p, &[1, 2], &[b.batch, b.seq, m.d]);
             x = f.add(x, p);
         }
-        let x = b.mesh.constrain(f, x, &[BATCH, &[], &[]]);
+        let x = b.spread(f, x);
         f.name("rope");
         let tables = m.rope_base.map(|base| math::rope_tables(f, b.seq, m.rotated(), base));
         let (mut x, mut rest, mut passed) = (x, stacks, Vec::new());
@@ -455,7 +455,7 @@ impl Step<'_> {
         let dh = math::contract(f, d_logits, w, (&[2], &[1 - d]), b.dtype);
         f.name("final_norm/gradient");
         let dx = b.norm_gradient(f, outer, grads, ("final_norm", "final_norm_bias"), (x, dh));
-        (b.mesh.constrain(f, dx, &[BATCH, &[], &[]]), loss)
+        (b.spread(f, dx), loss)
     }
 
     /// Adds up the rows of `dx` for each token and, for learned positions, for each position.

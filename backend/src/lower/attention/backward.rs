@@ -488,7 +488,8 @@ impl Work for Backward<'_> {
 impl Body for Backward<'_> {
     fn prepare(&mut self, e: &mut Emitter<'_>, nest: &Nest) -> Result<(), EmitError> {
         self.identity.write(e)?;
-        prepare(e, nest, &self.padded, &self.st)
+        let buffers = [self.scores, self.products, self.weights, self.slopes, self.outputs];
+        prepare(e, nest, &self.padded, &buffers, &mut self.st)
     }
 
     fn enter(&mut self, level: usize, e: &mut Emitter<'_>, nest: &Nest, it: &Iter) -> Result<(), EmitError> {

@@ -502,7 +502,8 @@ impl Work for Forward<'_> {
 impl Body for Forward<'_> {
     fn prepare(&mut self, e: &mut Emitter<'_>, nest: &Nest) -> Result<(), EmitError> {
         self.identity.write(e)?;
-        prepare(e, nest, &self.padded, &self.st)
+        let buffers = [self.scores, self.weights, self.tops, self.fades[0], self.fades[1], self.outputs];
+        prepare(e, nest, &self.padded, &buffers, &mut self.st)
     }
 
     fn enter(&mut self, level: usize, e: &mut Emitter<'_>, nest: &Nest, it: &Iter) -> Result<(), EmitError> {

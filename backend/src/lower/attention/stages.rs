@@ -160,8 +160,18 @@ impl Stages {
     }
 }
 
-/// Once for the kernel: padding of blocks is zero, arrays hold numbers everywhere, and the list of pairs is written.
-pub(super) fn prepare(e: &mut Emitter<'_>, nest: &Nest, padded: &[usize], st: &Stages) -> Result<(), EmitError> {
+/// Once for the kernel: padding of blocks is zero, buffers and arrays hold numbers everywhere, and the list of pairs is written.
+pub(super) fn prepare(
+    e: &mut Emitter<'_>,
+    nest: &Nest,
+    padded: &[usize],
+    buffers: &[Piece],
+    st: &mut Stages,
+) -> Result<(), EmitError> {
+    // The pairs before the first compute with what is there, and what they leave in an array meets zeros.
+    for &b in buffers {
+        fill(e, st, b, UNROLL, 0)?;
+    }
     for &s in padded {
         for (at, rows) in nest.buffers(s) {
             let object = e.object();
