@@ -1,6 +1,7 @@
 //! Language models as programs: a training step of one, written for the devices there are.
 
 use clap::Args;
+use tpusim_backend::compile::HbmLimit;
 use tpusim_driver::{DriverError, PodExecutable};
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::DType;
@@ -162,7 +163,7 @@ impl Step {
 
     /// Compiles the step, on devices with as much HBM as it needs if that limit is to be ignored.
     pub fn compile(&self, loaded: &Loaded, chip: &ChipSpec, cluster: &Cluster) -> Result<PodExecutable, DriverError> {
-        PodExecutable::new(&loaded.module, &roomy(chip), cluster)
+        PodExecutable::within(&loaded.module, chip, cluster, HbmLimit::Ignored)
     }
 
     /// Refuses a program that does not fit the devices, and says what would.
@@ -239,12 +240,4 @@ pub fn training(model: &Model, o: &Options) -> Training {
         weight_flops: flops.weights,
         attention_flops: flops.attention,
     }
-}
-
-/// The chip with more HBM than any program takes.
-pub fn roomy(chip: &ChipSpec) -> ChipSpec {
-    const BYTES: u64 = 1 << 44;
-    let mut chip = chip.clone();
-    chip.hbm.usable_bytes_device.v = BYTES;
-    chip
 }

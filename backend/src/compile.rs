@@ -5,7 +5,7 @@ use tpusim_isa::placement::Placement;
 use tpusim_isa::program::Program;
 
 use crate::generate::{Generator, Scope};
-use crate::graph::{Fused, Graph, GraphOptions, LowerError, from_module_with, place};
+use crate::graph::{Fused, Graph, GraphOptions, LowerError, NodeOp, Special, from_module_with, place};
 use crate::hlo::{Module, Verified};
 use crate::lower::emit::EmitError;
 use crate::tile::donate::donate;
@@ -45,6 +45,15 @@ fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64)
 }
 
+/// Whether a program has to fit the device's HBM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HbmLimit {
+    /// It has to.
+    Kept,
+    /// One that does not fit is compiled all the same, in as little as it takes: for its time.
+    Ignored,
+}
+
 /// A program with what it was made from.
 #[derive(Clone, Debug)]
 pub struct Compiled {
@@ -74,8 +83,9 @@ pub fn compile_placed(
     module: &Verified<Module>,
     chip: &ChipSpec,
     placement: &Placement,
+    limit: HbmLimit,
 ) -> Result<Program, CompileError> {
-    attempts(module, chip, Some(placement)).map(|c| c.program)
+    attempts(module, chip, Some(placement), limit).map(|c| c.program)
 }
 
 /// As [`compile`], with the graph and the plan. Where a kernel fits no tiling, long contractions are padded to what
@@ -84,39 +94,51 @@ pub fn compile_placed(
 /// # Errors
 /// [`CompileError`], of the first attempt.
 pub fn compile_parts(module: &Verified<Module>, chip: &ChipSpec) -> Result<Compiled, CompileError> {
-    attempts(module, chip, None)
+    attempts(module, chip, None, HbmLimit::Kept)
 }
 
 fn attempts(
     module: &Verified<Module>,
     chip: &ChipSpec,
     placement: Option<&Placement>,
+    limit: HbmLimit,
 ) -> Result<Compiled, CompileError> {
-    let attempt = |pad_contraction: bool, attention: Fused<'_>, options: Options| {
-        let mut graph = from_module_with(module, GraphOptions { pad_contraction, attention })?;
+    let build = |pad_contraction: bool, attention: Fused<'_>| {
+        from_module_with(module, GraphOptions { pad_contraction, attention })
+    };
+    // Finding that out by compiling takes as long as compiling.
+    let pad = indivisible(&build(false, Fused::On(chip))?);
+    let mut available = *chip.hbm.usable_bytes_device;
+    let attempt_in = |available: u64, pad_contraction: bool, attention: Fused<'_>, options: Options| {
+        let mut graph = build(pad_contraction, attention)?;
         if let Some(p) = placement {
             place(&mut graph, p);
         }
         let mut plan = plan_with(&graph, options);
         donate(&graph, &mut plan);
-        let (program, kernels) = generate(&graph, &plan, chip)?;
+        let (program, kernels) = generate(&graph, &plan, chip, available)?;
         Ok(Compiled { graph, plan, kernels, program })
     };
     // What does not fit is tried again with less on its way between devices.
     let hbm = *chip.hbm.usable_bytes_device;
     let mut options = Options { in_flight: hbm / 64, ..Options::default() };
     let mut attention = Fused::On(chip);
-    let mut first = attempt(false, attention, options);
+    let mut first = attempt_in(available, pad, attention, options);
     for (pipeline, in_flight) in [(true, hbm / 256), (false, hbm / 256)] {
         if let Err(CompileError::Hbm { .. }) = first {
             options = Options { pipeline, in_flight, ..options };
-            first = attempt(false, attention, options);
+            first = attempt_in(available, pad, attention, options);
         }
     }
+    if let (Err(CompileError::Hbm { .. }), HbmLimit::Ignored) = (&first, limit) {
+        available = u64::MAX;
+        first = attempt_in(available, pad, attention, options);
+    }
+    let attempt = |pad, attention, options| attempt_in(available, pad, attention, options);
     let Err(CompileError::Kernel { name, .. }) = &first else { return first };
     if name.starts_with("attention") {
         attention = Fused::Never;
-        let plain = attempt(false, attention, options);
+        let plain = attempt(pad, attention, options);
         if !matches!(plain, Err(CompileError::Kernel { .. })) {
             return plain;
         }
@@ -135,17 +157,33 @@ fn attempts(
     others.into_iter().find_map(|(pad, how)| attempt(pad, attention, how).ok()).map_or(first, Ok)
 }
 
+/// Contractions up to this long are one block.
+const WHOLE: u64 = 8192;
+
+/// Whether a long contraction of `g` or of its regions has no block that divides it.
+fn indivisible(g: &Graph) -> bool {
+    let block = |k: u64| (4..=64).any(|n| k.is_multiple_of(128 * n));
+    g.nodes.iter().any(|n| match &n.op {
+        NodeOp::Dot(spec) => {
+            let k = spec.contract[0].first().map_or(1, |&d| g.node(n.args[0]).dims[d]);
+            k > WHOLE && !block(k)
+        }
+        NodeOp::Special(Special::While(w)) => indivisible(&w.body.graph),
+        NodeOp::Special(Special::Case(c)) => c.branches.iter().any(|b| indivisible(&b.graph)),
+        _ => false,
+    })
+}
+
 /// Compiles a flat graph.
 ///
 /// # Errors
 /// [`CompileError`].
 pub fn compile_graph(g: &Graph, chip: &ChipSpec) -> Result<Program, CompileError> {
-    generate(g, &plan(g), chip).map(|(p, _)| p)
+    generate(g, &plan(g), chip, *chip.hbm.usable_bytes_device).map(|(p, _)| p)
 }
 
-fn generate(g: &Graph, plan: &Plan, chip: &ChipSpec) -> Result<(Program, Vec<Kernel>), CompileError> {
+fn generate(g: &Graph, plan: &Plan, chip: &ChipSpec, available: u64) -> Result<(Program, Vec<Kernel>), CompileError> {
     let mem = memory::plan(g, plan);
-    let available = *chip.hbm.usable_bytes_device;
     if mem.peak > available {
         return Err(CompileError::Hbm { needed: mem.peak, available, largest: largest(g, &mem) });
     }

@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(worst_hops(&cluster("v5p", "8x8x16"), &[64, 16]), [2, 1]);
         assert_eq!(worst_hops(&cluster("v5p", "4x4x4"), &[16, 4]), [2, 1]);
         assert_eq!(worst_hops(&cluster("v7x", "2x2x1"), &[4, 2]), [2, 0]);
-        assert_eq!(worst_hops(&cluster("v5e", "16x16"), &[32, 8]), [8, 1]);
+        assert_eq!(worst_hops(&cluster("v5e", "16x16"), &[32, 8]), [9, 1]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Programs on simulated pods: cut over a mesh, compiled once for all devices, placed on the torus, run.
 
-use tpusim_backend::compile::compile_placed;
+use tpusim_backend::compile::{HbmLimit, compile_placed};
 use tpusim_backend::hlo::{Module, TensorType, Verified};
 use tpusim_backend::partition::{Partitioned, assemble, cut, partition};
 use tpusim_isa::chip::ChipSpec;
@@ -42,6 +42,19 @@ impl PodExecutable {
     /// # Errors
     /// [`DriverError::Partition`], [`DriverError::Mesh`] where mesh and cluster differ in size, and as [`crate::Driver::compile`].
     pub fn new(module: &Verified<Module>, chip: &ChipSpec, cluster: &Cluster) -> Result<PodExecutable, DriverError> {
+        PodExecutable::within(module, chip, cluster, HbmLimit::Kept)
+    }
+
+    /// As [`PodExecutable::new`], of a program that need not fit the devices' HBM.
+    ///
+    /// # Errors
+    /// As [`PodExecutable::new`].
+    pub fn within(
+        module: &Verified<Module>,
+        chip: &ChipSpec,
+        cluster: &Cluster,
+        limit: HbmLimit,
+    ) -> Result<PodExecutable, DriverError> {
         let (inputs, outputs) = signature(module)?;
         let partitioned = partition(module).map_err(|e| DriverError::Partition(e.to_string()))?;
         let axes = partitioned.mesh.whole_axes();
@@ -55,7 +68,7 @@ impl PodExecutable {
             slice: cluster.slice.to_string(),
             has: u64::from(cluster.devices()),
         })?;
-        let mut program = compile_placed(&partitioned.module, chip, &placement(cluster, &devices))?;
+        let mut program = compile_placed(&partitioned.module, chip, &placement(cluster, &devices), limit)?;
         if cfg!(debug_assertions) {
             validate(&program, chip)?;
         }

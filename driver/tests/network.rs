@@ -2,7 +2,7 @@
 
 mod common;
 
-use tpusim_backend::compile::compile_placed;
+use tpusim_backend::compile::{HbmLimit, compile_placed};
 use tpusim_backend::front::parse_text;
 use tpusim_backend::hlo::verify;
 use tpusim_driver::placement;
@@ -88,7 +88,7 @@ impl Case<'_> {
         );
         let module = verify(parse_text(&text, "m.mlir").unwrap_or_else(|e| panic!("{e:?}\n{text}"))).unwrap();
         let at = placement(&cluster, &(0..devices).collect::<Vec<u32>>());
-        (compile_placed(&module, &chip, &at).unwrap(), chip, cluster)
+        (compile_placed(&module, &chip, &at, HbmLimit::Kept).unwrap(), chip, cluster)
     }
 
     fn run(&self) -> PodProfile {

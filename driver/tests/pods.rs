@@ -3,7 +3,7 @@
 
 mod common;
 
-use tpusim_backend::compile::{compile, compile_placed};
+use tpusim_backend::compile::{HbmLimit, compile, compile_placed};
 use tpusim_backend::eval::{EvalOptions, Tensor, eval_spmd};
 use tpusim_backend::front::parse_text;
 use tpusim_backend::hlo::{Module, Verified, verify};
@@ -59,7 +59,7 @@ fn check_on(m: &Verified<Module>, devices: u32, slices: &[(&str, &str, u32, bool
         let chip = chip(name);
         let cluster = Cluster { slice: Topology::parse(&chip, shape).unwrap(), slices };
         let at = placement(&cluster, &(0..devices).collect::<Vec<u32>>());
-        let program = if known { compile_placed(m, &chip, &at) } else { compile(m, &chip) };
+        let program = if known { compile_placed(m, &chip, &at, HbmLimit::Kept) } else { compile(m, &chip) };
         let program = program.unwrap_or_else(|e| panic!("{name}: {e}"));
         checked(&program, &chip).unwrap_or_else(|e| panic!("{name}: {e}"));
         let timed =

@@ -4,6 +4,7 @@ pub mod config;
 pub mod rows;
 
 use serde::Serialize;
+use tpusim_backend::compile::HbmLimit;
 use tpusim_driver::{DriverError, Mode, PodExecutable};
 use tpusim_sim::RunOptions;
 use tpusim_sim::pod::PodOptions;
@@ -11,7 +12,7 @@ use tpusim_traces::pod::PodReport;
 use tpusim_traces::units::memory;
 use tpusim_workloads::llm::train_step;
 
-use crate::model::{roomy, training};
+use crate::model::training;
 use crate::parallel;
 use config::Case;
 use rows::Row;
@@ -128,7 +129,7 @@ fn run_all(cases: &[Case], threads: usize) -> Vec<Result<PodReport, String>> {
 
 fn run(case: &Case) -> Result<PodReport, DriverError> {
     let module = train_step(&case.model, &case.options).map_err(|e| DriverError::Partition(e.to_string()))?;
-    let pod = PodExecutable::new(&module, &roomy(&case.chip), &case.cluster)?;
+    let pod = PodExecutable::within(&module, &case.chip, &case.cluster, HbmLimit::Ignored)?;
     let options = PodOptions { run: RunOptions { threads: 1, ..RunOptions::default() }, ..PodOptions::default() };
     let run = pod.run(Mode::Time, &[], &options)?;
     let report = PodReport::new(&pod.program, &case.chip, &case.cluster, &run.profile, "time");
