@@ -165,7 +165,7 @@ fn waited(program: &Program, profile: &PodProfile, kind: &str) -> (f64, f64, u64
         })
 }
 
-// Oracle: each loop can hide all its transfers but those of its first or last iteration.
+// Oracle: each loop can hide all its transfers but those of its first or last iteration, and what these delay.
 #[test]
 fn only_the_first_gather_and_the_last_reduction_are_waited_for() {
     let m = layers(12, 8192, 1024, "bf16");
@@ -176,7 +176,7 @@ fn only_the_first_gather_and_the_last_reduction_are_waited_for() {
         for (kind, loops) in [("all_gather", 2.0), ("reduce_scatter", 1.0), ("all_reduce", 1.0)] {
             let (exposed, all, runs) = waited(&program, &timed, kind);
             assert_eq!(runs as f64, 12.0 * loops, "{name} {kind}");
-            assert!(exposed <= 1.5 * loops * all / runs as f64, "{name} {kind}: {exposed} s of {all} s in {runs} runs");
+            assert!(exposed <= 2.5 * loops * all / runs as f64, "{name} {kind}: {exposed} s of {all} s in {runs} runs");
         }
     }
 }

@@ -42,6 +42,8 @@ fn folded_steps_take_the_time_of_unfolded_ones() {
             ends.push((folded.end, folded.devices.len()));
         }
         assert!(ends[0].0 < ends[1].0, "{name}: {ends:?}");
-        assert!(ends[0].1 < ends[1].1 && ends[1].1 <= 64, "{name}: {ends:?}");
+        // A torus is the same everywhere, a mesh is not.
+        let whole = if name == "v5p" { 1..=16 } else { 1..=64 };
+        assert!(whole.contains(&ends[0].1) && ends[0].1 <= ends[1].1, "{name}: {ends:?}");
     }
 }
