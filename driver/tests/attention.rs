@@ -5,7 +5,7 @@ mod common;
 
 use tpusim_backend::eval::Tensor;
 use tpusim_backend::hlo::{Attr, Module, ModuleBuilder, TensorType, Type, ValueId, Verified};
-use tpusim_backend::ops::attention::Attention;
+use tpusim_backend::ops::attention::{Attention, Form};
 use tpusim_driver::{Mode, PodExecutable};
 use tpusim_isa::num::DType;
 use tpusim_isa::topology::Topology;
@@ -18,16 +18,20 @@ use common::{CHIPS, chip, compiled, differs, magnitude, numbers, reference, run}
 /// Batch, queries, keys, heads, key heads, elements of a key and of a value.
 type Sizes = [i64; 7];
 
-fn module([b, s, t, h, g, d, e]: Sizes, causal: bool, gradient: bool, dtype: DType) -> Verified<Module> {
+/// All keys or those up to each query's own, with the usual scale.
+fn plain(sizes: Sizes, causal: bool) -> Form {
+    Form::new(causal, 1.0 / (sizes[5] as f64).sqrt())
+}
+
+fn module([b, s, t, h, g, d, e]: Sizes, form: Form, gradient: bool, dtype: DType) -> Verified<Module> {
     let mut m = ModuleBuilder::new("attention");
     let mut f = m.func("main");
     let mut param = |name: &str, dims: &[i64]| f.param(name, TensorType::new(dims, dtype));
     let (q, k, v) = (param("q", &[b, s, h, d]), param("k", &[b, t, g, d]), param("v", &[b, t, g, e]));
     let go = gradient.then(|| param("go", &[b, s, h, e]));
-    let scale = 1.0 / (d as f64).sqrt();
-    let mut out: Vec<ValueId> = Attention::call(&mut f, &[q, k, v], causal, scale);
+    let mut out: Vec<ValueId> = Attention::call(&mut f, &[q, k, v], form);
     if let (Some(go), &[o, log]) = (go, &out[..]) {
-        out = Attention::call(&mut f, &[q, k, v, o, log, go], causal, scale);
+        out = Attention::call(&mut f, &[q, k, v, o, log, go], form);
     }
     f.ret(&out);
     m.finish().unwrap_or_else(|e| panic!("{e:?}"))
@@ -53,7 +57,11 @@ fn inputs(m: &Module) -> Vec<Tensor> {
 }
 
 fn check(sizes: Sizes, causal: bool, gradient: bool, chips: &[&str]) {
-    let m = module(sizes, causal, gradient, DType::BF16);
+    check_form(sizes, plain(sizes, causal), gradient, chips);
+}
+
+fn check_form(sizes: Sizes, form: Form, gradient: bool, chips: &[&str]) {
+    let m = module(sizes, form, gradient, DType::BF16);
     let given = inputs(&m);
     let want = reference(&m, &given);
     let bytes: Vec<Vec<u8>> = given.iter().map(|t| t.bytes().to_vec()).collect();
@@ -68,7 +76,7 @@ fn check(sizes: Sizes, causal: bool, gradient: bool, chips: &[&str]) {
             let err = magnitude(&numbers(dtype, w.bytes()))
                 * if dtype == DType::F32 { 1e-4 } else { if gradient { 1.6e-2 } else { 8e-3 } };
             if let Some(e) = differs(dtype, g, w.bytes(), err) {
-                panic!("{name} {sizes:?} causal {causal}: output {i}: {e}");
+                panic!("{name} {sizes:?} {form:?}: output {i}: {e}");
             }
         }
     }
@@ -108,6 +116,55 @@ fn ragged_sequences() {
     check([1, 40, 300, 2, 2, 80, 96], false, false, &["v3", "v5p", "v7x"]);
 }
 
+// Windows that end within the tile on the diagonal, between tiles, within one and within two of them, and longer than the sequence.
+#[test]
+fn windows() {
+    let window = |sizes, n| Form { window: Some(n), ..plain(sizes, true) };
+    for (n, chip) in [(100, "v5e"), (128, "v6e"), (256, "v5p"), (300, "v6e"), (512, "v5e"), (5000, "v7x")] {
+        let sizes = [1, 1024, 1024, 2, 1, 64, 64];
+        check_form(sizes, window(sizes, n), false, &[chip]);
+        check_form(sizes, window(sizes, n), true, &[chip]);
+    }
+    let ragged = [1, 700, 700, 2, 2, 128, 64];
+    check_form(ragged, window(ragged, 257), false, &["v4", "v6e"]);
+}
+
+#[test]
+fn bounded_scores() {
+    for (causal, window) in [(true, None), (true, Some(200)), (false, None)] {
+        let sizes = [1, 512, 512, 2, 1, 256, 256];
+        let form = Form { softcap: Some(3.0), window, ..plain(sizes, causal) };
+        for gradient in [false, true] {
+            check_form(sizes, form, gradient, &["v5e", "v6e"]);
+        }
+    }
+}
+
+// Oracle: by hand.
+#[test]
+fn pairs_are_those_that_masks_leave() {
+    let sizes = [1, 1024, 1024, 1, 1, 64, 64];
+    let of = |form| {
+        let mut m = ModuleBuilder::new("attention");
+        let mut f = m.func("main");
+        let x = f.param("x", TensorType::new([1, 1024, 1, 64], DType::BF16));
+        let out = Attention::call(&mut f, &[x, x, x], form);
+        f.ret(&out);
+        let m = m.finish().unwrap();
+        let main = m.func("main").unwrap();
+        let op = main.body.ops.first().unwrap();
+        let types = |v: &[ValueId]| v.iter().map(|&v| main.ty(v).clone()).collect::<Vec<_>>();
+        Attention::of(op, &types(&op.operands), &types(&op.results)).unwrap().unwrap()
+    };
+    let causal = plain(sizes, true);
+    assert_eq!((of(causal).seen(), of(causal).tile_pairs(256)), (1024 * 1025 / 2, 10));
+    let a = of(Form { window: Some(256), ..causal });
+    assert_eq!((a.seen(), a.tile_pairs(256)), (256 * 257 / 2 + 768 * 256, 7));
+    let a = of(Form { window: Some(257), offset: 256, ..causal });
+    assert_eq!((a.seen(), a.tile_pairs(256)), (768 * 257 + 256 * 257 / 2, 7));
+    assert_eq!(of(plain(sizes, false)).seen(), 1024 * 1024);
+}
+
 // Sequences and key heads of one attention and its gradient on the devices of a slice: no device needs what another has.
 #[test]
 fn sequences_and_heads_are_cut() {
@@ -122,8 +179,8 @@ fn sequences_and_heads_are_cut() {
     };
     let (q, k, v) = (param("q", [2, 256, 8, 64]), param("k", [2, 256, 4, 64]), param("v", [2, 256, 4, 64]));
     let go = param("go", [2, 256, 8, 64]);
-    let out = Attention::call(&mut f, &[q, k, v], true, 0.125);
-    let gradients = Attention::call(&mut f, &[q, k, v, out[0], out[1], go], true, 0.125);
+    let out = Attention::call(&mut f, &[q, k, v], Form::new(true, 0.125));
+    let gradients = Attention::call(&mut f, &[q, k, v, out[0], out[1], go], Form::new(true, 0.125));
     f.ret(&[&out[..1], &gradients].concat());
     let m = m.finish().unwrap_or_else(|e| panic!("{e:?}"));
     let given = inputs(&m);
@@ -153,7 +210,10 @@ fn what_does_not_fit_is_computed_otherwise() {
     {
         let small = ["vmem_bytes", "scoped_vmem_bytes"].map(|k| (k.to_owned(), (vmem << 20).to_string()));
         let chip = tpusim_isa::chip::ChipSpec::load_with("v5e", &small).unwrap();
-        let m = module([1, 1024, 1024, 2, 1, 64, 64], true, true, dtype);
+        let sizes = [1, 1024, 1024, 2, 1, 64, 64];
+        let whole = plain(sizes, true);
+        let form = if vmem == 5 { Form { window: Some(700), softcap: Some(5.0), ..whole } } else { whole };
+        let m = module(sizes, form, true, dtype);
         let given = inputs(&m);
         let want = reference(&m, &given);
         let bytes: Vec<Vec<u8>> = given.iter().map(|t| t.bytes().to_vec()).collect();
@@ -210,7 +270,8 @@ fn table() {
     );
     for (name, gradient, [b, s, h, g, d, e], causal, measured) in MEASURED {
         let chip = chip(name);
-        let m = module([b, s, s, h, g, d, e], causal, gradient, DType::BF16);
+        let sizes = [b, s, s, h, g, d, e];
+        let m = module(sizes, plain(sizes, causal), gradient, DType::BF16);
         let program = match compiled(&m, &chip) {
             Ok(p) => p,
             Err(e) => {

@@ -1,8 +1,9 @@
 //! Attention and its gradient as single operations: the custom calls `tpusim.attention` and `tpusim.attention_gradient`.
 //!
 //! Queries are `(batch, queries, heads, dim)`, keys `(batch, keys, kv_heads, dim)`, values `(batch, keys, kv_heads, v_dim)`; consecutive
-//! query heads share a key head. `backend_config` holds `causal`, a boolean, and `scale`, which scores are multiplied by; a causal
-//! query sees the keys up to its own position.
+//! query heads share a key head. `backend_config` is a [`Form`]: `causal`, a boolean, and `scale`, which scores are multiplied by; a causal
+//! query sees the keys up to its own position. It may also hold `window`, how many keys a causal query sees, the last of them its own;
+//! `offset`, positions that queries are behind the keys of the same index; and `softcap`, which bounds scores: `c tanh(x / c)`.
 //!
 //! - `tpusim.attention` of queries, keys and values gives the output `(batch, queries, heads, v_dim)` and the logarithm of each query's
 //!   sum of exponentials, `(batch, heads, queries)` in f32.
@@ -14,8 +15,8 @@ use tpusim_isa::num::DType;
 
 use super::site::{RuleError, ensure};
 use crate::hlo::{
-    Attr, DotDims, FuncBuilder, Module, ModuleBuilder, Op, Opcode, ReduceKind, TensorType, Type, ValueId, Verified,
-    VerifyError,
+    Attr, AttrList, DotDims, FuncBuilder, Module, ModuleBuilder, Op, Opcode, ReduceKind, TensorType, Type, ValueId,
+    Verified, VerifyError,
 };
 
 /// The call of attention itself.
@@ -25,6 +26,74 @@ pub const GRADIENT: &str = "tpusim.attention_gradient";
 
 /// Score of a pair that the mask hides: `exp` of it is zero beside any other.
 const HIDDEN: f64 = -1e30;
+
+/// Which keys a query sees, and what becomes of scores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Form {
+    /// Whether a query sees only the keys up to its own position.
+    pub causal: bool,
+    /// How many keys a causal query sees at most, the last of them at its own position.
+    pub window: Option<u64>,
+    /// Position of the first query of a causal attention, whose first key is at position zero.
+    pub offset: u64,
+    /// What scores are multiplied by.
+    pub scale: f64,
+    /// Bound `c` of scaled scores `x`, which become `c tanh(x / c)`.
+    pub softcap: Option<f64>,
+}
+
+impl Form {
+    /// All keys, or those up to each query's own position.
+    pub fn new(causal: bool, scale: f64) -> Form {
+        Form { causal, window: None, offset: 0, scale, softcap: None }
+    }
+
+    /// The keys that query `i` sees, of `keys`.
+    pub fn seen(&self, i: u64, keys: u64) -> std::ops::Range<u64> {
+        if !self.causal {
+            return 0..keys;
+        }
+        let end = i.saturating_add(self.offset).saturating_add(1);
+        let first = self.window.map_or(0, |w| end.saturating_sub(w));
+        first.min(keys)..end.min(keys)
+    }
+
+    fn parse(config: &AttrList) -> Result<Form, RuleError> {
+        let scale = match config.get("scale") {
+            Some(Attr::Float(v, _)) if v.is_finite() => *v,
+            _ => return Err(RuleError::new("needs a finite `scale` in `backend_config`")),
+        };
+        let causal = match config.get("causal") {
+            Some(Attr::Bool(v)) => *v,
+            _ => return Err(RuleError::new("needs a boolean `causal` in `backend_config`")),
+        };
+        let count = |name: &str, least: u64| match config.get(name) {
+            None => Ok(None),
+            Some(Attr::Int(v, _)) if causal => match u64::try_from(*v) {
+                Ok(n) if n >= least && n <= u64::from(u32::MAX) => Ok(Some(n)),
+                _ => Err(RuleError::new(format!("`{name}` is {v}, should be from {least} to {}", u32::MAX))),
+            },
+            Some(_) => Err(RuleError::new(format!("`{name}` is an integer of a causal attention"))),
+        };
+        let softcap = match config.get("softcap") {
+            None => None,
+            Some(Attr::Float(v, _)) if v.is_finite() && *v > 0.0 => Some(*v),
+            Some(_) => return Err(RuleError::new("needs a positive `softcap` in `backend_config`")),
+        };
+        let offset = count("offset", 0)?.unwrap_or(0);
+        Ok(Form { causal, window: count("window", 1)?, offset, scale, softcap })
+    }
+
+    fn config(&self) -> AttrList {
+        let float = |v| Attr::Float(v, Type::Scalar(DType::F64));
+        let int = |v: u64| Attr::Int(v as i64, Type::Scalar(DType::I64));
+        let mut list = vec![("causal", Attr::Bool(self.causal)), ("scale", float(self.scale))];
+        list.extend(self.window.map(|w| ("window", int(w))));
+        list.extend((self.offset > 0).then(|| ("offset", int(self.offset))));
+        list.extend(self.softcap.map(|c| ("softcap", float(c))));
+        list.into_iter().map(|(n, a)| (n.to_owned(), a)).collect()
+    }
+}
 
 /// Sizes and form of an attention.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,10 +114,8 @@ pub struct Attention {
     pub v_dim: u64,
     /// Type of all but the logarithms.
     pub dtype: DType,
-    /// Whether a query sees only the keys up to its own position.
-    pub causal: bool,
-    /// What scores are multiplied by.
-    pub scale: f64,
+    /// Which keys are seen, and what becomes of scores.
+    pub form: Form,
     /// Whether it is the gradient.
     pub gradient: bool,
 }
@@ -79,14 +146,7 @@ impl Attention {
             Some(Attr::Dict(d)) => d,
             _ => return Err(RuleError::new("needs `causal` and `scale` in a dictionary `backend_config`")),
         };
-        let scale = match config.get("scale") {
-            Some(Attr::Float(v, _)) if v.is_finite() => *v,
-            _ => return Err(RuleError::new("needs a finite `scale` in `backend_config`")),
-        };
-        let causal = match config.get("causal") {
-            Some(Attr::Bool(v)) => *v,
-            _ => return Err(RuleError::new("needs a boolean `causal` in `backend_config`")),
-        };
+        let form = Form::parse(config)?;
         let size = |i: usize, d: usize| -> Result<u64, RuleError> {
             let n = given.get(i).filter(|t| t.rank() == 4).and_then(|t| t.dims.get(d)).copied();
             n.and_then(|n| u64::try_from(n).ok())
@@ -101,8 +161,7 @@ impl Attention {
             dim: size(0, 3)?,
             v_dim: size(2, 3)?,
             dtype: given.first().map_or(DType::F32, |t| t.dtype),
-            causal,
-            scale,
+            form,
             gradient,
         };
         ensure(s.dtype.is_float(), || "needs floats".into())?;
@@ -132,7 +191,7 @@ impl Attention {
     }
 
     /// Appends the call; its operands say the sizes.
-    pub fn call(f: &mut FuncBuilder<'_>, operands: &[ValueId], causal: bool, scale: f64) -> Vec<ValueId> {
+    pub fn call(f: &mut FuncBuilder<'_>, operands: &[ValueId], form: Form) -> Vec<ValueId> {
         let types: Vec<TensorType> = operands.iter().map(|&v| f.ty(v)).collect();
         let size = |i: usize, d: usize| types.get(i).and_then(|t| t.dims.get(d)).map_or(0, |&n| n.max(0) as u64);
         let s = Attention {
@@ -144,12 +203,10 @@ impl Attention {
             dim: size(0, 3),
             v_dim: size(2, 3),
             dtype: types.first().map_or(DType::F32, |t| t.dtype),
-            causal,
-            scale,
+            form,
             gradient: operands.len() > 3,
         };
-        let config = [("causal", Attr::Bool(causal)), ("scale", Attr::Float(scale, Type::Scalar(DType::F64)))];
-        let config = config.into_iter().map(|(n, a)| (n.to_owned(), a)).collect();
+        let config = form.config();
         let name = if s.gradient { GRADIENT } else { ATTENTION };
         let attrs = [("call_target_name", Attr::Str(name.to_owned())), ("backend_config", Attr::Dict(config))];
         f.op(Opcode::CustomCall, operands, &attrs, &s.types().1)
@@ -157,13 +214,25 @@ impl Attention {
 
     /// Pairs of a tile of queries and a tile of keys of one head that are not all hidden.
     pub fn tile_pairs(&self, tile: u64) -> u64 {
-        let (q, k) = (self.queries.div_ceil(tile), self.keys.div_ceil(tile));
-        if self.causal { (1..=q).map(|i| i.min(k)).sum() } else { q * k }
+        let tiles = |first: u64| {
+            let last = (first + tile).min(self.queries).saturating_sub(1);
+            let (from, to) = (self.form.seen(first, self.keys).start, self.form.seen(last, self.keys).end);
+            if from < to { to.div_ceil(tile) - from / tile } else { 0 }
+        };
+        (0..self.queries.div_ceil(tile)).map(|i| tiles(i * tile)).sum()
     }
 
-    /// Multiply-adds of its products, twice, without what a causal mask hides and without scores that the gradient computes again.
+    /// Pairs of a query and a key it sees, of one head.
+    pub fn seen(&self) -> u64 {
+        if !self.form.causal {
+            return self.queries * self.keys;
+        }
+        (0..self.queries).map(|i| self.form.seen(i, self.keys)).map(|r| r.end.saturating_sub(r.start)).sum()
+    }
+
+    /// Multiply-adds of its products, twice, without what masks hide and without scores that the gradient computes again.
     pub fn flops(&self) -> u64 {
-        let pairs = if self.causal { self.queries * (self.queries + 1) / 2 } else { self.queries * self.keys };
+        let pairs = self.seen();
         let width = (self.dim + self.v_dim) * if self.gradient { 2 } else { 1 };
         2 * self.batch * self.heads * pairs * width
     }
@@ -200,23 +269,40 @@ impl Attention {
         f.reshape(x, &dims)
     }
 
-    /// Scaled scores: `(batch, kv_heads, queries, group, keys)` in f32, and which of them are seen.
-    fn scores(&self, f: &mut FuncBuilder<'_>, q: ValueId, k: ValueId) -> (ValueId, Option<ValueId>) {
+    /// Scores as they are exponentiated: `(batch, kv_heads, queries, group, keys)` in f32; what they change by with scaled scores, if that is
+    /// not one; and which of them are seen.
+    fn scores(&self, f: &mut FuncBuilder<'_>, q: ValueId, k: ValueId) -> (ValueId, Option<ValueId>, Option<ValueId>) {
         let q = self.grouped(f, q, self.dim);
         let s = contract(f, (q, k), ([0, 2], [0, 2]), (4, 3), DType::F32);
-        let s = f.binary_scalar(Opcode::Multiply, s, self.scale);
-        if !self.causal {
-            return (s, None);
+        let mut s = f.binary_scalar(Opcode::Multiply, s, self.form.scale / self.form.softcap.unwrap_or(1.0));
+        let mut slope = None;
+        if let Some(cap) = self.form.softcap {
+            let t = f.unary(Opcode::Tanh, s);
+            let square = f.mul(t, t);
+            let one = f.splat(f.ty(t), 1.0);
+            slope = Some(f.binary(Opcode::Subtract, one, square));
+            s = f.binary_scalar(Opcode::Multiply, t, cap);
+        }
+        if !self.form.causal {
+            return (s, slope, None);
         }
         let dims = f.dims(s);
         let plane = TensorType::new(self.d(&[self.queries, self.keys]), DType::I32);
-        let (query, key) = (f.iota(plane.clone(), 0), f.iota(plane, 1));
-        let seen = f.compare("GE", query, key);
-        (s, Some(f.broadcast_along(seen, &[2, 4], &dims)))
+        let (mut query, key) = (f.iota(plane.clone(), 0), f.iota(plane, 1));
+        if self.form.offset > 0 {
+            query = f.binary_scalar(Opcode::Add, query, self.form.offset as f64);
+        }
+        let mut seen = f.compare("GE", query, key);
+        if let Some(window) = self.form.window {
+            let first = f.binary_scalar(Opcode::Subtract, query, window as f64);
+            let late = f.compare("GT", key, first);
+            seen = f.binary(Opcode::And, seen, late);
+        }
+        (s, slope, Some(f.broadcast_along(seen, &[2, 4], &dims)))
     }
 
     fn forward(&self, f: &mut FuncBuilder<'_>, q: ValueId, k: ValueId, v: ValueId) -> Vec<ValueId> {
-        let (mut s, seen) = self.scores(f, q, k);
+        let (mut s, _, seen) = self.scores(f, q, k);
         let dims = f.dims(s);
         if let Some(seen) = seen {
             let hidden = f.splat(f.ty(s), HIDDEN);
@@ -241,7 +327,7 @@ impl Attention {
     }
 
     fn backward(&self, f: &mut FuncBuilder<'_>, [q, k, v, o, log, go]: [ValueId; 6]) -> Vec<ValueId> {
-        let (s, seen) = self.scores(f, q, k);
+        let (s, slope, seen) = self.scores(f, q, k);
         let dims = f.dims(s);
         let group = self.heads / self.kv_heads;
         let log = f.reshape(log, &self.d(&[self.batch, self.kv_heads, group, self.queries]));
@@ -259,7 +345,10 @@ impl Attention {
         let (q, go) = (self.grouped(f, q, self.dim), self.grouped(f, go, self.v_dim));
         let dp = contract(f, (go, v), ([0, 2], [0, 2]), (4, 3), DType::F32);
         let ds = f.binary(Opcode::Subtract, dp, delta);
-        let ds = f.mul(ds, p);
+        let mut ds = f.mul(ds, p);
+        if let Some(slope) = slope {
+            ds = f.mul(ds, slope);
+        }
         let (ds, p) = (f.convert(ds, self.dtype), f.convert(p, self.dtype));
         let by_query = contract(f, (ds, k), ([0, 1], [0, 2]), (4, 1), DType::F32);
         let by_query = f.transpose(by_query, &[0, 2, 1, 3, 4]);
@@ -279,7 +368,8 @@ impl Attention {
             let x = f.binary_scalar(Opcode::Multiply, x, by);
             f.convert(x, self.dtype)
         };
-        vec![scaled(f, dq, self.scale), scaled(f, dk, self.scale), scaled(f, dv, 1.0)]
+        let scale = self.form.scale;
+        vec![scaled(f, dq, scale), scaled(f, dk, scale), scaled(f, dv, 1.0)]
     }
 }
 

@@ -5,7 +5,7 @@
 
 use tpusim_isa::num::DType;
 
-use super::attention::Attention;
+use super::attention::{Attention, Form};
 use crate::hlo::{FuncBuilder, Literal, ModuleBuilder, Opcode, TensorType, ValueId};
 
 impl Attention {
@@ -19,25 +19,40 @@ impl Attention {
     pub fn define_parts(&self, m: &mut ModuleBuilder, name: &str, part: u64) {
         let mut f = m.func(name);
         let params: Vec<ValueId> = self.types().0.into_iter().map(|t| f.param("", t)).collect();
-        let (masked, whole) = self.parts(part);
+        let pairs = self.parts(part);
         let parts = Parts { a: self, size: part as i64 };
         let results = match self.gradient {
-            false => parts.forward(&mut f, &params, &masked, &whole),
-            true => parts.backward(&mut f, &params, &masked, &whole),
+            false => parts.forward(&mut f, &params, &pairs),
+            true => parts.backward(&mut f, &params, &pairs),
         };
         f.ret(&results);
     }
 
-    /// Pairs of parts on the diagonal, and those that are seen whole.
-    fn parts(&self, part: u64) -> (Vec<[u64; 2]>, Vec<[u64; 2]>) {
-        let (q, k) = (self.queries / part, self.keys / part);
-        if self.causal {
-            return ((0..q).map(|i| [i, i]).collect(), (0..q).flat_map(|i| (0..i).map(move |j| [i, j])).collect());
+    /// Pairs of parts by how attention within them looks: those at the same distance, as far as a mask cuts them, then those that are seen
+    /// whole. Pairs that are not seen at all are left out.
+    fn parts(&self, part: u64) -> Vec<(Form, Vec<[u64; 2]>)> {
+        let (q, k, form) = (self.queries / part, self.keys / part, self.form);
+        let all = || (0..q).flat_map(|i| (0..k).map(move |j| [i, j]));
+        let plain = Form { softcap: form.softcap, ..Form::new(false, form.scale) };
+        if !form.causal {
+            return vec![(plain, all().collect())];
         }
-        // The first part of the keys begins what the others add to.
-        (Vec::new(), (0..q).flat_map(|i| (0..k).map(move |j| [i, j])).collect())
+        // Positions from the first key of a part to the first query of another.
+        let distance = |[i, j]: &[u64; 2]| (i * part + form.offset).checked_sub(j * part);
+        let cut = |d: u64| d < part || form.window.is_some_and(|w| d + part > w);
+        let seen = |d: u64| form.window.is_none_or(|w| d < w + part - 1);
+        let mut distances: Vec<u64> = all().filter_map(|p| distance(&p)).filter(|d| cut(*d) && seen(*d)).collect();
+        distances.sort_unstable();
+        distances.dedup();
+        let at = |d: u64| all().filter(|p| distance(p) == Some(d)).collect();
+        let mut list: Vec<_> = distances.into_iter().map(|d| (Form { offset: d, ..form }, at(d))).collect();
+        list.push((plain, all().filter(|p| distance(p).is_some_and(|d| !cut(d))).collect()));
+        list
     }
 }
+
+/// Pairs of parts that look alike.
+type Pairs = [(Form, Vec<[u64; 2]>)];
 
 struct Parts<'a> {
     a: &'a Attention,
@@ -108,19 +123,18 @@ impl Parts<'_> {
         done.get(split..).unwrap_or_default().to_vec()
     }
 
-    fn forward(&self, f: F<'_, '_>, given: &[ValueId], masked: &[[u64; 2]], whole: &[[u64; 2]]) -> Vec<ValueId> {
+    fn forward(&self, f: F<'_, '_>, given: &[ValueId], pairs: &Pairs) -> Vec<ValueId> {
         let (_, out) = self.a.types();
         let wide = |t: &TensorType| TensorType::new(t.dims.clone(), DType::F32);
         let mut state: Vec<ValueId> = match out.as_slice() {
             [o, log] => vec![f.splat(wide(o), 0.0), f.splat(log.clone(), NOTHING)],
             _ => return Vec::new(),
         };
-        let (scale, attend) = (self.a.scale, Attention::call);
-        for (causal, pairs) in [(true, masked), (false, whole)] {
+        for (form, pairs) in pairs {
             state = self.each(f, pairs, given, state, |f, [query, key], given, state| {
                 let (&[q, k, v], &[o, log]) = (given, state) else { return Vec::new() };
                 let operands = [self.part(f, q, 1, query), self.part(f, k, 1, key), self.part(f, v, 1, key)];
-                let &[new, new_log] = attend(f, &operands, causal, scale).as_slice() else { return Vec::new() };
+                let &[new, new_log] = Attention::call(f, &operands, *form).as_slice() else { return Vec::new() };
                 let (old, old_log) = (self.part(f, o, 1, query), self.part(f, log, 2, query));
                 let top = f.binary(Opcode::Maximum, old_log, new_log);
                 let [a, b] = [old_log, new_log].map(|l| {
@@ -147,17 +161,16 @@ impl Parts<'_> {
         }
     }
 
-    fn backward(&self, f: F<'_, '_>, given: &[ValueId], masked: &[[u64; 2]], whole: &[[u64; 2]]) -> Vec<ValueId> {
+    fn backward(&self, f: F<'_, '_>, given: &[ValueId], pairs: &Pairs) -> Vec<ValueId> {
         let types = self.a.types().1;
         let mut state: Vec<ValueId> =
             types.iter().map(|t| f.splat(TensorType::new(t.dims.clone(), DType::F32), 0.0)).collect();
-        let scale = self.a.scale;
-        for (causal, pairs) in [(true, masked), (false, whole)] {
+        for (form, pairs) in pairs {
             state = self.each(f, pairs, given, state, |f, [query, key], given, state| {
                 // Queries, keys, values, output, logarithms, gradient of the output.
                 let at = [(1, query), (1, key), (1, key), (1, query), (2, query), (1, query)];
                 let operands: Vec<ValueId> = given.iter().zip(at).map(|(&x, (d, at))| self.part(f, x, d, at)).collect();
-                let more = Attention::call(f, &operands, causal, scale);
+                let more = Attention::call(f, &operands, *form);
                 let mut next = Vec::new();
                 for ((&sum, more), at) in state.iter().zip(more).zip([query, key, key]) {
                     let old = self.part(f, sum, 1, at);

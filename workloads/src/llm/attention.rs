@@ -4,7 +4,7 @@
 //! Queries are `(batch, seq, heads, dim)`, keys and values `(batch, seq, kv_heads, dim)`; consecutive query heads share keys and values.
 
 use tpusim_backend::hlo::{DotDims, FuncBuilder, Literal, Opcode, ReduceKind, TensorType, ValueId};
-use tpusim_backend::ops::attention::Attention;
+use tpusim_backend::ops::attention::{Attention, Form};
 use tpusim_isa::num::DType;
 
 use super::math;
@@ -162,7 +162,7 @@ fn widen(f: &mut FuncBuilder<'_>, v: ValueId, dims: &[i64]) -> ValueId {
 /// Attention, and the logarithm of each query's sum of exponentials, in f32 and of sizes [`Sizes::rows`].
 pub(super) fn forward(f: &mut FuncBuilder<'_>, s: &Sizes, q: ValueId, k: ValueId, v: ValueId) -> (ValueId, ValueId) {
     if s.block == 0 {
-        return match Attention::call(f, &[q, k, v], true, s.scale()).as_slice() {
+        return match Attention::call(f, &[q, k, v], Form::new(true, s.scale())).as_slice() {
             &[o, log_sum] => (o, log_sum),
             _ => (q, q),
         };
@@ -225,7 +225,7 @@ pub(super) struct Known {
 pub(super) fn backward(f: &mut FuncBuilder<'_>, s: &Sizes, known: Known, go: ValueId) -> [ValueId; 3] {
     if s.block == 0 {
         let Known { q, k, v, o, log_sum } = known;
-        let gradients = Attention::call(f, &[q, k, v, o, log_sum, go], true, s.scale());
+        let gradients = Attention::call(f, &[q, k, v, o, log_sum, go], Form::new(true, s.scale()));
         return gradients.try_into().unwrap_or([q; 3]);
     }
     let dtype = f.ty(go).dtype;

@@ -12,11 +12,13 @@ use super::super::emit::{EmitError, Emitter, ZERO};
 use super::super::nest::{Body, Iter, Nest, Stream};
 use super::super::vcode::{Object, Place, V};
 use super::TILE;
+use super::bodies::{self, Kernel};
+use super::forward::bounded;
 use super::geometry::{Array, Blocking};
 use super::mask::Mask;
 use super::pairs::Tiles;
-use super::pipeline::{BODY, Lanes, Number, Thread, Work, merge, unrolled};
-use super::stages::{KEYS, LANES, Piece, Side, Spot, Stages, UNROLL, fill, prepare};
+use super::pipeline::{BODY, Lanes, Thread, Work};
+use super::stages::{KEYS, LANES, Piece, Side, Spot, Stages, fill, prepare};
 use super::transpose::{Identity, turn_keys, turn_queries};
 use crate::ops::attention::Attention;
 
@@ -121,12 +123,7 @@ impl<'k> Backward<'k> {
             }
         }
         let streams = arrays.iter().map(|a| a.stream(s, &b)).collect();
-        let tiles = Tiles {
-            heads: [b.kv_heads as u32, b.group as u32],
-            tiles: [s.queries, s.keys].map(|n| (n as u32).div_ceil(TILE)),
-            causal: s.causal,
-            ragged: !s.causal && !s.keys.is_multiple_of(u64::from(TILE)),
-        };
+        let tiles = Tiles::new(s, [b.kv_heads as u32, b.group as u32]);
         let (halves, mxus) = ((*e.chip.mxu.dim / 128).max(1), (*e.chip.mxu.count).max(1));
         let lanes_of = [s.dim, s.v_dim].map(|d| (d as u32).div_ceil(128));
         let (mut jobs, on) = assign(halves, mxus, lanes_of, [s.dim, s.v_dim].map(|d| d as u32 / 16));
@@ -136,7 +133,7 @@ impl<'k> Backward<'k> {
         let rows = s.dim as u32;
         let f = Backward {
             s,
-            st: Stages::new(e, tiles, b.spread)?,
+            st: Stages::new(e, tiles.clone(), b.spread)?,
             out,
             padded,
             halves,
@@ -196,72 +193,14 @@ impl<'k> Backward<'k> {
         Spot { side: Side::Key, lag, rows: self.keys.rows, base: ZERO, spare: false }
     }
 
-    /// Tiles that a body works on.
-    fn wanted(&self) -> Vec<Spot> {
-        let mut list = vec![self.block(LOGS, self.vector), self.block(DELTAS, self.vector)];
-        for (j, job) in self.jobs.iter().enumerate() {
-            let [weights, rows, results] = self.lags(j);
-            match job.what {
-                What::Scores => list.extend([self.block(QUERIES, weights), self.block(KEY, rows)]),
-                What::Weights => list.extend([self.block(OUTPUT, weights), self.block(VALUE, rows)]),
-                What::Values => list.extend([self.block(OUTPUT, weights), self.sum(2, results)]),
-                What::Keys => list.extend([self.block(QUERIES, weights), self.sum(1, results)]),
-                What::Queries => list.extend([self.turned(rows), self.sum(0, results)]),
-            }
-        }
-        list
-    }
-
-    /// The whole list of pairs.
-    fn pairs(&mut self, e: &mut Emitter<'_>) -> Result<(), EmitError> {
-        let wanted = self.wanted();
-        self.st.want(e, &wanted)?;
-        let lanes = self.lanes.clone();
-        lanes.prime(e, self)?;
-        self.st.load(e, ZERO, 0);
-        e.flush()?;
-        let last = (0..self.jobs.len()).map(|j| self.lags(j)[2]).max().unwrap_or(0);
-        let masked = if self.st.table.masked > 0 { self.st.table.masked + self.vector } else { 0 };
-        let end = self.st.table.count + last;
-        for (mask, first, end) in [(Some(Mask::of(self.s)), 0, masked), (None, masked, end)] {
-            self.mask = mask;
-            unrolled(e, first, end.saturating_sub(first), UNROLL, |e, n, phase| {
-                self.st.number = phase;
-                self.pair_body(e, n)
-            })?;
-        }
-        lanes.drain(e, self)?;
-        self.st.release(e);
-        Ok(())
-    }
-
-    fn pair_body(&mut self, e: &mut Emitter<'_>, n: Number) -> Result<(), EmitError> {
-        self.st.addresses(e, self.vector);
-        let word = self.st.word(e, n)?;
-        let mut threads = vec![
-            Thread::of(e, 0, BODY, |e| {
-                self.exponentials(e);
-                Ok(())
-            })?,
-            Thread::of(e, 0, BODY, |e| {
-                self.st.load(e, word, n.offset + 1);
-                Ok(())
-            })?,
-        ];
-        let lanes = self.lanes.clone();
-        threads.extend(lanes.threads(e, self)?);
-        merge(e, threads, self.st.spread);
-        e.free(word);
-        e.flush()
-    }
-
     /// From scores and gradients of weights to weights and gradients of scores.
     fn exponentials(&mut self, e: &mut Emitter<'_>) {
         let lag = self.vector;
         let [scores, products, weights, slopes] =
             [self.scores, self.products, self.weights, self.slopes].map(|p| self.st.buffer(e, p, lag));
         let (logs, deltas) = (self.tile(LOGS, lag), self.tile(DELTAS, lag));
-        let factor = e.code.imm_f((self.s.scale * std::f64::consts::LOG2_E) as f32);
+        let form = self.s.form;
+        let factor = e.code.imm_f((form.softcap.unwrap_or(form.scale) * std::f64::consts::LOG2_E) as f32);
         let log2e = e.code.imm_f(std::f32::consts::LOG2_E);
         let logs: Vec<V> = (0..LANES)
             .map(|h| {
@@ -276,8 +215,9 @@ impl<'k> Backward<'k> {
                 let (mut ps, mut ds) = (Vec::new(), Vec::new());
                 for i in 0..2 {
                     let at = ((2 * g + i) * LANES + h) * 8;
-                    let x = e.code.load(scores.at(at));
-                    let x = e.code.v(Op::VMulF, &[x, factor]);
+                    let score = e.code.load(scores.at(at));
+                    let score = bounded(e, form, score);
+                    let x = e.code.v(Op::VMulF, &[score, factor]);
                     let x = e.code.v(Op::VSubF, &[x, logs[h as usize]]);
                     let mut p = e.code.eup(Op::EPow2, x);
                     if let Some((m, hidden)) = hidden {
@@ -285,7 +225,14 @@ impl<'k> Backward<'k> {
                     }
                     let y = e.code.load(products.at(at));
                     let y = e.code.v(Op::VSubF, &[y, deltas[h as usize]]);
-                    ds.push(e.code.v(Op::VMulF, &[y, p]));
+                    let mut slope = e.code.v(Op::VMulF, &[y, p]);
+                    if form.softcap.is_some() {
+                        // The derivative of the bound: 1 - tanh^2.
+                        let square = e.code.v(Op::VMulF, &[score, score]);
+                        let less = e.code.v(Op::VMulF, &[slope, square]);
+                        slope = e.code.v(Op::VSubF, &[slope, less]);
+                    }
+                    ds.push(slope);
                     ps.push(p);
                 }
                 for (parts, to) in [(ps, weights), (ds, slopes)] {
@@ -332,7 +279,7 @@ impl<'k> Backward<'k> {
     /// Gradients of queries, as they leave.
     fn leave_queries(&mut self, e: &mut Emitter<'_>, out: Option<Place>) -> Result<(), EmitError> {
         let (rows, identity, buffers) = (self.s.dim as u32, self.identity, self.outputs);
-        let (piece, scale) = (self.sums[0], self.s.scale as f32);
+        let (piece, scale) = (self.sums[0], self.s.form.scale as f32);
         turn_queries(e, &mut self.st, identity, rows, buffers, out, &mut |e, st, index: SReg, to| {
             let base = e.affine(index, piece.rows as i32, piece.at as i32)?;
             let from = Place { object: st.whole(e, piece), base, offset: 0 };
@@ -485,6 +432,57 @@ impl Work for Backward<'_> {
     }
 }
 
+impl Kernel for Backward<'_> {
+    fn stages(&mut self) -> &mut Stages {
+        &mut self.st
+    }
+
+    fn lanes(&self) -> Lanes {
+        self.lanes.clone()
+    }
+
+    fn wanted(&self) -> Vec<Spot> {
+        let mut list = vec![self.block(LOGS, self.vector), self.block(DELTAS, self.vector)];
+        for (j, job) in self.jobs.iter().enumerate() {
+            let [weights, rows, results] = self.lags(j);
+            match job.what {
+                What::Scores => list.extend([self.block(QUERIES, weights), self.block(KEY, rows)]),
+                What::Weights => list.extend([self.block(OUTPUT, weights), self.block(VALUE, rows)]),
+                What::Values => list.extend([self.block(OUTPUT, weights), self.sum(2, results)]),
+                What::Keys => list.extend([self.block(QUERIES, weights), self.sum(1, results)]),
+                What::Queries => list.extend([self.turned(rows), self.sum(0, results)]),
+            }
+        }
+        list
+    }
+
+    fn last(&self) -> u32 {
+        (0..self.jobs.len()).map(|j| self.lags(j)[2]).max().unwrap_or(0)
+    }
+
+    fn masking(&self) -> u32 {
+        self.vector
+    }
+
+    fn longest(&self) -> u32 {
+        self.vector
+    }
+
+    fn mask(&mut self, mask: Option<Mask>) {
+        self.mask = mask;
+    }
+
+    fn vector(&mut self, e: &mut Emitter<'_>, after: bool) -> Result<Vec<Thread>, EmitError> {
+        if after {
+            return Ok(Vec::new());
+        }
+        Ok(vec![Thread::of(e, 0, BODY, |e| {
+            self.exponentials(e);
+            Ok(())
+        })?])
+    }
+}
+
 impl Body for Backward<'_> {
     fn prepare(&mut self, e: &mut Emitter<'_>, nest: &Nest) -> Result<(), EmitError> {
         self.identity.write(e)?;
@@ -510,13 +508,13 @@ impl Body for Backward<'_> {
             fill(e, &mut self.st, self.sums[1], keys, 0)?;
             fill(e, &mut self.st, self.sums[2], keys, 0)?;
         }
-        self.pairs(e)?;
+        bodies::run(self, e)?;
         let place = |i: usize| self.out[i].map(|s| nest.place(s, it));
         let [dq, dk, dv] = [place(0), place(1), place(2)];
         self.leave_queries(e, dq)?;
         if ends.is_none_or(|x| x.last) {
             if let Some(to) = dk {
-                self.leave(e, 1, self.lanes_of[0], self.s.scale, to)?;
+                self.leave(e, 1, self.lanes_of[0], self.s.form.scale, to)?;
             }
             if let Some(to) = dv {
                 self.leave(e, 2, self.lanes_of[1], 1.0, to)?;

@@ -8,13 +8,14 @@ use super::super::emit::{EmitError, Emitter, ZERO};
 use super::super::nest::{Body, Iter, Nest, Stream};
 use super::super::vcode::{Object, Place, V};
 use super::TILE;
+use super::bodies::{self, Kernel};
 use super::geometry::{Array, Blocking};
 use super::mask::{Hidden, Mask};
 use super::pairs::Tiles;
-use super::pipeline::{BODY, Lanes, Number, Thread, Work, merge, unrolled};
-use super::stages::{KEYS, LANES, Piece, Side, Spot, Stages, UNROLL, fill, prepare};
+use super::pipeline::{BODY, Lanes, Thread, Work};
+use super::stages::{KEYS, LANES, Piece, Side, Spot, Stages, fill, prepare};
 use super::transpose::{Identity, turn_keys, turn_queries};
-use crate::ops::attention::Attention;
+use crate::ops::attention::{Attention, Form};
 
 /// Score of a pair that the mask hides, and the maximum of nothing.
 const HIDDEN: f32 = -1e30;
@@ -101,12 +102,7 @@ impl<'k> Forward<'k> {
         }
         let padded = (0..3).filter(|&i| arrays[i].padded()).collect();
         let streams = arrays.iter().map(|a| a.stream(s, &b)).collect();
-        let tiles = Tiles {
-            heads: [b.kv_heads as u32, b.group as u32],
-            tiles: [s.queries, s.keys].map(|n| (n as u32).div_ceil(TILE)),
-            causal: s.causal,
-            ragged: !s.causal && !s.keys.is_multiple_of(u64::from(TILE)),
-        };
+        let tiles = Tiles::new(s, [b.kv_heads as u32, b.group as u32]);
         let (halves, mxus) = ((*e.chip.mxu.dim / 128).max(1), (*e.chip.mxu.count).max(1));
         let lanes_of = [s.dim, s.v_dim].map(|d| (d as u32).div_ceil(128));
         let (jobs, on) = assign(halves, mxus, lanes_of[0]);
@@ -120,7 +116,7 @@ impl<'k> Forward<'k> {
         let v_rows = s.v_dim as u32;
         let f = Forward {
             s,
-            st: Stages::new(e, tiles, b.spread)?,
+            st: Stages::new(e, tiles.clone(), b.spread)?,
             ix,
             padded,
             halves,
@@ -185,66 +181,14 @@ impl<'k> Forward<'k> {
         [start, start + self.lanes.stream_lag(job), start + self.lanes.pop_lag(job)]
     }
 
-    /// Tiles that a body works on.
-    fn wanted(&self) -> Vec<Spot> {
-        let mut list = vec![self.spot(Of::Maxima, self.lag[1]), self.spot(Of::Sums, self.lag[2])];
-        for (j, job) in self.jobs.iter().enumerate() {
-            let [weights, rows, results] = self.lags(j);
-            match job {
-                Job::Scores(..) => list.extend([self.spot(Of::Queries, weights), self.spot(Of::Keys, rows)]),
-                Job::Values(..) => list.extend([self.spot(Of::Values, rows), self.spot(Of::Totals, results)]),
-            }
-        }
-        list
+    /// What the scores in buffers are multiplied by to be those of the softmax: where they are bounded, that is already half done.
+    fn unit(&self) -> f64 {
+        self.s.form.softcap.unwrap_or(self.s.form.scale)
     }
 
     /// Exponents that one unit of a score is, and what exponentials of base two stand for.
     fn factor(&self) -> f32 {
-        (self.s.scale * std::f64::consts::LOG2_E) as f32
-    }
-
-    /// The whole list of pairs.
-    fn pairs(&mut self, e: &mut Emitter<'_>) -> Result<(), EmitError> {
-        let wanted = self.wanted();
-        self.st.want(e, &wanted)?;
-        let lanes = self.lanes.clone();
-        lanes.prime(e, self)?;
-        self.st.load(e, ZERO, 0);
-        e.flush()?;
-        let last = (0..self.jobs.len()).map(|j| self.lags(j)[2]).max().unwrap_or(0);
-        let mask = Mask::of(self.s);
-        let masked = if self.st.table.masked > 0 { self.st.table.masked + self.lag[0] } else { 0 };
-        for (mask, first, end) in [(Some(mask), 0, masked), (None, masked, self.st.table.count + last)] {
-            self.mask = mask;
-            unrolled(e, first, end.saturating_sub(first), UNROLL, |e, n, phase| {
-                self.st.number = phase;
-                self.pair_body(e, n)
-            })?;
-        }
-        lanes.drain(e, self)?;
-        self.st.release(e);
-        Ok(())
-    }
-
-    fn pair_body(&mut self, e: &mut Emitter<'_>, n: Number) -> Result<(), EmitError> {
-        // Exponentials take longest.
-        self.st.addresses(e, self.lag[2]);
-        let word = self.st.word(e, n)?;
-        let mut threads = vec![
-            Thread::of(e, 0, BODY, |e| self.exponentials(e))?,
-            Thread::of(e, 0, BODY, |e| {
-                self.st.load(e, word, n.offset + 1);
-                Ok(())
-            })?,
-        ];
-        (self.top, self.hidden, self.fade) = ([None; 2], [None; 2], [None; 2]);
-        let lanes = self.lanes.clone();
-        threads.extend(lanes.threads(e, self)?);
-        let maxima = Thread::of(e, 0, BODY, |e| self.new_maxima(e))?;
-        threads.push(maxima);
-        merge(e, threads, self.st.spread);
-        e.free(word);
-        e.flush()
+        (self.unit() * std::f64::consts::LOG2_E) as f32
     }
 
     /// From the maxima of a block of scores to those of all so far, and what old totals are multiplied by.
@@ -322,6 +266,7 @@ impl<'k> Forward<'k> {
             x = e.code.v(Op::VAddF, &[part, x]);
         }
         if last {
+            x = bounded(e, self.s.form, x);
             if let Some(m) = self.mask {
                 let hidden = *self.hidden[h as usize].get_or_insert_with(|| Mask::registers(e, HIDDEN));
                 x = m.apply(e, hidden, x, g, h);
@@ -372,7 +317,7 @@ impl<'k> Forward<'k> {
     /// Output and logarithms of every tile of queries.
     fn finish(&mut self, e: &mut Emitter<'_>, out: Option<Place>, log: Option<Place>) -> Result<(), EmitError> {
         let (rows, identity, buffers) = (self.s.v_dim as u32, self.identity, self.outputs);
-        let (pieces, scale) = ([self.totals, self.maxima, self.sums], self.s.scale as f32);
+        let (pieces, scale) = ([self.totals, self.maxima, self.sums], self.unit() as f32);
         turn_queries(e, &mut self.st, identity, rows, buffers, out, &mut |e, st, index, to| {
             let mut places = Vec::new();
             for piece in pieces {
@@ -389,6 +334,14 @@ impl<'k> Forward<'k> {
             Ok(())
         })
     }
+}
+
+/// The hyperbolic tangent of scaled scores over their bound, if they have one.
+pub(super) fn bounded(e: &mut Emitter<'_>, form: Form, x: V) -> V {
+    let Some(cap) = form.softcap else { return x };
+    let factor = e.code.imm_f((form.scale / cap) as f32);
+    let x = e.code.v(Op::VMulF, &[x, factor]);
+    e.code.eup(Op::ETanh, x)
 }
 
 /// Totals over sums, and the logarithm of sums: of `totals`, `maxima`, `sums` and where logarithms go, if they do.
@@ -499,6 +452,52 @@ impl Work for Forward<'_> {
     }
 }
 
+impl Kernel for Forward<'_> {
+    fn stages(&mut self) -> &mut Stages {
+        &mut self.st
+    }
+
+    fn lanes(&self) -> Lanes {
+        self.lanes.clone()
+    }
+
+    fn wanted(&self) -> Vec<Spot> {
+        let mut list = vec![self.spot(Of::Maxima, self.lag[1]), self.spot(Of::Sums, self.lag[2])];
+        for (j, job) in self.jobs.iter().enumerate() {
+            let [weights, rows, results] = self.lags(j);
+            match job {
+                Job::Scores(..) => list.extend([self.spot(Of::Queries, weights), self.spot(Of::Keys, rows)]),
+                Job::Values(..) => list.extend([self.spot(Of::Values, rows), self.spot(Of::Totals, results)]),
+            }
+        }
+        list
+    }
+
+    fn last(&self) -> u32 {
+        (0..self.jobs.len()).map(|j| self.lags(j)[2]).max().unwrap_or(0)
+    }
+
+    fn masking(&self) -> u32 {
+        self.lag[0]
+    }
+
+    fn longest(&self) -> u32 {
+        self.lag[2]
+    }
+
+    fn mask(&mut self, mask: Option<Mask>) {
+        self.mask = mask;
+    }
+
+    fn vector(&mut self, e: &mut Emitter<'_>, after: bool) -> Result<Vec<Thread>, EmitError> {
+        if after {
+            return Ok(vec![Thread::of(e, 0, BODY, |e| self.new_maxima(e))?]);
+        }
+        (self.top, self.hidden, self.fade) = ([None; 2], [None; 2], [None; 2]);
+        Ok(vec![Thread::of(e, 0, BODY, |e| self.exponentials(e))?])
+    }
+}
+
 impl Body for Forward<'_> {
     fn prepare(&mut self, e: &mut Emitter<'_>, nest: &Nest) -> Result<(), EmitError> {
         self.identity.write(e)?;
@@ -516,7 +515,7 @@ impl Body for Forward<'_> {
     fn compute(&mut self, e: &mut Emitter<'_>, nest: &Nest, it: &Iter) -> Result<(), EmitError> {
         self.bases = [nest.place(0, it), nest.place(1, it)];
         self.clear(e)?;
-        self.pairs(e)?;
+        bodies::run(self, e)?;
         let place = |i: usize| self.ix[i].map(|s| nest.place(s, it));
         let (out, log) = (place(3), place(4));
         self.finish(e, out, log)

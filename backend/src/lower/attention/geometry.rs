@@ -14,8 +14,12 @@ const MANY_PAIRS: u64 = 256;
 /// Whether the kernel can do `s`.
 pub(super) fn supports(s: &Attention) -> bool {
     let fits = |d: u64| (16..=256).contains(&d) && d.is_multiple_of(16);
-    let causal = !s.causal || s.queries == s.keys;
-    s.dtype == DType::BF16 && fits(s.dim) && fits(s.v_dim) && causal && s.scale > 0.0 && s.queries > 0 && s.keys > 0
+    // Tiles of queries and keys are at the same places: masks depend on their distance alone, and hide keys that are not there.
+    let tile = u64::from(TILE);
+    let placed = s.form.offset == 0 || s.form.offset.is_multiple_of(tile) && s.keys.is_multiple_of(tile);
+    let causal = !s.form.causal || s.queries == s.keys && placed;
+    let sizes = fits(s.dim) && fits(s.v_dim) && s.queries > 0 && s.keys > 0;
+    s.dtype == DType::BF16 && sizes && causal && s.form.scale > 0.0
 }
 
 /// Heads of a block, and the order of the grid.

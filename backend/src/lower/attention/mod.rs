@@ -9,10 +9,11 @@
 //! All pairs of a block of heads are one flat list, in a table in SMEM that the kernel writes once. A body of the loop over it works
 //! on several pairs at once, one in each *stage*: weights of a pair are pushed while scores of the one before stream, those of earlier ones
 //! are popped, exponentiated, and multiplied by values. Stages of a body do not depend on each other, so the scheduler fills the
-//! bundles with all of them. The list begins with the pairs on the diagonal, whose bodies mask scores, and around it are pairs of
-//! nobody's queries, with which the pipeline starts and ends.
+//! bundles with all of them. The list begins with the pairs on the diagonal, then those at the end of a window, whose bodies mask scores;
+//! around it are pairs of nobody's queries, with which the pipeline starts and ends.
 
 mod backward;
+mod bodies;
 mod forward;
 mod geometry;
 mod mask;
@@ -91,8 +92,14 @@ impl fmt::Display for AttentionKernel {
             s.kv_heads,
             s.dim,
             s.v_dim,
-            if s.causal { ", causal" } else { "" }
+            if s.form.causal { ", causal" } else { "" }
         )?;
+        if let Some(window) = s.form.window {
+            writeln!(f, "  window of {window} keys, queries from position {}", s.form.offset)?;
+        }
+        if let Some(cap) = s.form.softcap {
+            writeln!(f, "  scores bounded by {cap}")?;
+        }
         writeln!(f, "  block {} key heads of {} heads each, tiles of {TILE}, cores {}", b.kv_heads, b.group, b.cores)
     }
 }
