@@ -1,16 +1,19 @@
-//! Language models as programs: a training step of one, written for the devices there are.
+//! Language models as programs: a step of training or of serving one, written for the devices there are.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use tpusim_backend::compile::HbmLimit;
 use tpusim_driver::{DriverError, PodExecutable};
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::DType;
 use tpusim_isa::topology::Topology;
 use tpusim_sim::network::Cluster;
+use tpusim_traces::pod::PodReport;
+use tpusim_traces::serving::Serving;
 use tpusim_traces::training::Training;
 use tpusim_traces::units::memory;
 use tpusim_workloads::llm::{
-    Axis, MeshRequest, Model, Options, Products, check_batch, configure, default_batch, train_step,
+    Axis, MeshRequest, Model, Options, Phase, Products, check_batch, configure, default_batch, default_decode_batch,
+    served_bytes, step,
 };
 
 use crate::failure::Failure;
@@ -24,14 +27,38 @@ pub const DEFAULT_CHIP: &str = "v5p";
 /// Tokens of a sequence if nobody says.
 const SEQ: i64 = 4096;
 
-/// What a model's training step is, beside the parameters of the workload `train`.
+/// What a step does with a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum StepArg {
+    /// Forward, loss, backward and optimizer
+    #[default]
+    Train,
+    /// All tokens of prompts, into a cache of keys and values
+    Prefill,
+    /// One token of each sequence, against the cache
+    Decode,
+}
+
+/// Parameters of the workload `train` that a step of serving has no use for.
+const TRAINING_ONLY: [&str; 6] = ["remat", "optimizer", "weights", "state", "microbatches", "attention_block"];
+
+/// What a model's step is, beside the parameters of the workload `train`.
 #[derive(Args, Clone, Debug)]
 pub struct ModelArgs {
+    /// What the step does with the model. Serving holds weights in bf16, and shares tensors over the devices of a slice unless --mesh says
+    /// otherwise
+    #[arg(long, value_enum, value_name = "STEP", default_value_t, help_heading = "Model")]
+    step: StepArg,
+    /// Positions of the cache of keys and values, with --step prefill or decode. It is allocated at this length; decode reads all of it
+    /// and masks what lies behind the position at hand [default: --seq to prefill, 4096 to decode]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..), help_heading = "Model")]
+    context: Option<i64>,
     /// Sizes of the mesh's axes, e.g. data=2,fsdp=64,tensor=4 [default: fsdp over the devices of a slice, data over slices]. Where a
     /// chip is two devices, a mesh of as many places as there are chips has the two share tensors
     #[arg(long, value_name = "AXIS=N,...", help_heading = "Model")]
     mesh: Option<MeshRequest>,
-    /// Sequences of the whole batch [default: 8192 tokens for each device with a part of its own, at least one sequence]
+    /// Sequences of the whole batch [default: 8192 tokens for each device with a part of its own, at least one sequence; 8 sequences to
+    /// decode]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..), help_heading = "Model")]
     batch: Option<i64>,
     /// Tokens of a sequence [default: 4096, or as many as the model has positions]
@@ -51,6 +78,8 @@ impl ModelArgs {
     /// Refuses flags that only models take.
     pub fn unused(&self) -> Result<(), Failure> {
         let given = [
+            ("--step", self.step != StepArg::Train),
+            ("--context", self.context.is_some()),
             ("--mesh", self.mesh.is_some()),
             ("--batch", self.batch.is_some()),
             ("--seq", self.seq.is_some()),
@@ -58,9 +87,25 @@ impl ModelArgs {
         ];
         match given.into_iter().find(|g| g.1) {
             Some((flag, _)) => {
-                Err(Failure::usage(format!("{flag} is for the training step of a model; name one of: {}", names())))
+                Err(Failure::usage(format!("{flag} is for the step of a model; name one of: {}", names())))
             }
             None => Ok(()),
+        }
+    }
+}
+
+impl ModelArgs {
+    /// What the step does, with the cache it needs.
+    fn phase(&self, model: &Model, o: &Options) -> Result<Phase, Failure> {
+        let held = if model.rope_base.is_some() { SEQ } else { SEQ.min(model.context) };
+        match (self.step, self.context) {
+            (StepArg::Train, None) => Ok(Phase::Train),
+            (StepArg::Train, Some(_)) => Err(Failure::usage("--context is for --step prefill or decode")),
+            (StepArg::Prefill, context) => Ok(Phase::Prefill { context: context.unwrap_or(o.seq) }),
+            (StepArg::Decode, _) if self.seq.is_some() => Err(Failure::usage(
+                "--seq: a step of decoding takes one token of each sequence; --context says how many it sees",
+            )),
+            (StepArg::Decode, context) => Ok(Phase::Decode { context: context.unwrap_or(held) }),
         }
     }
 }
@@ -81,13 +126,15 @@ pub fn parameters(name: &str, given: &[(String, String)]) -> Vec<(String, String
     all
 }
 
-/// A training step on a pod.
+/// A step on a pod.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// The model.
     pub model: Model,
     /// How the step is written.
     pub options: Options,
+    /// What it does with the model.
+    pub phase: Phase,
     asked: MeshRequest,
     /// Copies of the model take the devices that the mesh leaves.
     copies: bool,
@@ -126,9 +173,15 @@ impl Step {
             given.push((key.to_owned(), n.to_string()));
         }
         let batch = given.iter().any(|(k, _)| k == "batch");
+        if let (Some((key, _)), false) =
+            (given.iter().find(|(k, _)| TRAINING_ONLY.contains(&k.as_str())), args.step == StepArg::Train)
+        {
+            return Err(Failure::usage(format!("{key}= is for --step train")));
+        }
         let (model, options) = configure(&parameters(name, &given)).map_err(Failure::usage)?;
         let asked = args.mesh.clone().unwrap_or_default();
-        let step = Step { model, options, asked, copies, ignore_hbm_limit: args.ignore_hbm_limit };
+        let phase = args.phase(&model, &options)?;
+        let step = Step { model, options, phase, asked, copies, ignore_hbm_limit: args.ignore_hbm_limit };
         step.on(cluster, batch.then_some(options.batch)).map_err(Failure::usage)
     }
 
@@ -145,20 +198,45 @@ impl Step {
         if self.copies && asked.get(Axis::Fsdp).is_some() && asked.get(Axis::Data).is_none() {
             asked = asked.with(Axis::Data, (slices * devices / named(&asked).max(1)).max(1));
         }
-        let mesh = asked.resolve(&self.model, slices, devices)?;
-        let batch = batch.unwrap_or_else(|| default_batch(&mesh, self.options.seq));
+        let mesh = match self.phase {
+            Phase::Train => asked.resolve(&self.model, slices, devices)?,
+            Phase::Prefill { .. } | Phase::Decode { .. } => asked.resolve_serving(&self.model, slices, devices)?,
+        };
+        let batch = batch.unwrap_or_else(|| match self.phase {
+            Phase::Decode { .. } => default_decode_batch(&mesh),
+            Phase::Train | Phase::Prefill { .. } => default_batch(&mesh, self.options.seq),
+        });
         check_batch(&mesh, batch)?;
         Ok(Step { options: Options { mesh, batch, ..self.options }, ..self.clone() })
     }
 
     /// The program.
     pub fn load(&self) -> Result<Loaded, Failure> {
-        Loaded::new(train_step(&self.model, &self.options).map_err(Failure::usage)?)
+        Loaded::new(step(&self.model, &self.options, self.phase).map_err(Failure::usage)?)
     }
 
-    /// What it trains, for reports.
-    pub fn training(&self) -> Training {
-        training(&self.model, &self.options)
+    /// `report` with what the step reaches as training or serving.
+    pub fn reported(&self, report: PodReport, chip: &ChipSpec) -> PodReport {
+        let (m, o) = (&self.model, &self.options);
+        let (phase, context) = match self.phase {
+            Phase::Train => return report.trains(training(m, o), chip),
+            Phase::Prefill { context } => ("prefill", context),
+            Phase::Decode { context } => ("decode", context),
+        };
+        let bytes = served_bytes(m, o, self.phase);
+        let serving = Serving {
+            model: m.name.to_owned(),
+            mesh: o.mesh.to_string(),
+            phase,
+            batch: o.batch,
+            tokens: self.phase.tokens(o.seq),
+            context,
+            dtype: multiplied(o),
+            flops: m.step_flops(o.batch, o.seq, self.phase).causal(),
+            weight_bytes: bytes.map_or(0, |b| b.weights),
+            cache_bytes: bytes.map_or(0, |b| b.cache),
+        };
+        report.serves(serving, chip)
     }
 
     /// Compiles the step, on devices with as much HBM as it needs if that limit is to be ignored.
@@ -228,6 +306,11 @@ impl Step {
     }
 }
 
+/// Type of the operands of products.
+fn multiplied(o: &Options) -> DType {
+    if o.products == Products::Fp8 { DType::F8E4M3FN } else { o.dtype }
+}
+
 /// What a step trains, for reports.
 pub fn training(model: &Model, o: &Options) -> Training {
     let flops = model.useful_flops(o.batch, o.seq);
@@ -236,8 +319,9 @@ pub fn training(model: &Model, o: &Options) -> Training {
         mesh: o.mesh.to_string(),
         batch: o.batch,
         seq: o.seq,
-        dtype: if o.products == Products::Fp8 { DType::F8E4M3FN } else { o.dtype },
+        dtype: multiplied(o),
         weight_flops: flops.weights,
         attention_flops: flops.attention,
+        visible_flops: flops.visible,
     }
 }

@@ -179,7 +179,7 @@ impl PodArgs {
         let mode = if engine.mode() == ModeArg::Time { "time" } else { "execute" };
         let mut made = PodReport::new(&pod.program, chip, cluster, &run.profile, mode);
         if let Some(step) = step {
-            made = made.trains(step.training(), chip);
+            made = step.reported(made, chip);
         }
         self.draw(report, &made, (&pod.program, cluster, &run.profile))?;
         if let Some(dir) = &report.output_dir {

@@ -20,7 +20,7 @@ const DEFAULT: &str = "qwen3-block";
 #[derive(Args, Clone, Debug)]
 pub struct ProgramArgs {
     /// A file of StableHLO, as text or bytecode, or the name of a workload (`tpusim workloads`) and its parameters as key=value, or that
-    /// of a language model, e.g. qwen3-8b: a step of training it, with the parameters of the workload `train`
+    /// of a language model, e.g. qwen3-8b: a step of training or serving it, with the parameters of the workload `train`
     #[arg(value_name = "PROGRAM|WORKLOAD [KEY=VALUE]...")]
     program: Vec<String>,
 }

@@ -16,8 +16,8 @@ use crate::run::{EngineArgs, ModeArg, ReportArgs};
 
 /// Compile a program, run it on a simulated chip, and say what it cost
 ///
-/// The program is a file of StableHLO, a built-in workload, or a step of training a language model; without one, a decoder block of
-/// Qwen3 runs, or on a pod a training step of Qwen3-8B. Inputs are .npy files or seeded random numbers; training steps of models are
+/// The program is a file of StableHLO, a built-in workload, or a step of training or serving a language model; without one, a decoder
+/// block of Qwen3 runs, or on a pod a training step of Qwen3-8B. Inputs are .npy files or seeded random numbers; steps of models are
 /// only timed unless --mode execute is given. The report goes to standard output; files are written only where a flag asks for them.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -29,6 +29,7 @@ Examples:
   tpusim run mlp --trace run.pftrace --plot util.svg --roofline roof.svg --csv ops.csv
   tpusim run --chips 1024
   tpusim run qwen3-8b --chip v7x --chips 256 --mesh fsdp=128,tensor=4 --batch 1024 --seq 4096
+  tpusim run llama3.1-70b --chip v6e --chips 8 --step decode --batch 64 --context 8192
   tpusim run llama3.1-70b --chip v6e --chips 256 --slices 2 remat=dots --json report.json
   tpusim run qwen3-8b --chips 64 --plot step.svg --links links.svg --trace step.pftrace --trace-chips 0,5
   tpusim run step.mlir --topology v5p:8x8x8 --mode time

@@ -50,7 +50,7 @@ impl FromStr for Counts {
     }
 }
 
-/// Time a model's training step on more and more chips
+/// Time a model's step on more and more chips
 ///
 /// The batch grows with the chips (weak scaling) unless --strong is given. More chips than a slice has are several slices, each with a
 /// copy of the model. Axes of the mesh that are not named are as for `tpusim run`; if fsdp is named, copies take what is left.
@@ -59,7 +59,8 @@ impl FromStr for Counts {
 Examples:
   tpusim scale qwen3-8b --chip v7x --chips 256..8192 --plot scaling.svg
   tpusim scale llama3.1-70b --chip v5p --chips 128,256,512 --mesh tensor=4 --seq 8192 remat=dots
-  tpusim scale qwen3-8b --chip v5p --chips 64..1024 --batch 1024 --strong --json")]
+  tpusim scale qwen3-8b --chip v5p --chips 64..1024 --batch 1024 --strong --json
+  tpusim scale llama3.1-70b --chip v6e --chips 8..64 --step decode --context 8192")]
 pub struct Scale {
     #[command(flatten)]
     program: ProgramArgs,
@@ -176,11 +177,16 @@ fn run(step: &Step, cluster: &Cluster, chip: &ChipSpec) -> Result<PodReport, Fai
     let pod = step.compile(&loaded, chip, cluster)?;
     let options = PodOptions { run: RunOptions { threads: 1, ..RunOptions::default() }, ..PodOptions::default() };
     let run = pod.run(Mode::Time, &[], &options)?;
-    Ok(PodReport::new(&pod.program, chip, cluster, &run.profile, "time").trains(step.training(), chip))
+    Ok(step.reported(PodReport::new(&pod.program, chip, cluster, &run.profile, "time"), chip))
 }
 
 fn point(step: &Step, cluster: &Cluster, r: &PodReport) -> Option<Point> {
-    let t = r.training.as_ref()?;
+    // Tokens and FLOPs a second and chip, MFU, and MFU with all pairs of positions.
+    let (tokens_per_s_chip, flops_chip, mfu, mfu_full) = match (&r.training, &r.serving) {
+        (Some(t), _) => (t.tokens_per_s_chip, t.flops_chip, t.mfu, t.mfu_full),
+        (_, Some(s)) => (s.tokens_per_s_chip, s.flops_chip, s.mfu, s.mfu),
+        _ => return None,
+    };
     Some(Point {
         chips: cluster.chips(),
         slices: cluster.slices,
@@ -188,10 +194,10 @@ fn point(step: &Step, cluster: &Cluster, r: &PodReport) -> Option<Point> {
         mesh: step.options.mesh.to_string(),
         batch: step.options.batch,
         step_time_s: r.time_s,
-        tokens_per_s_chip: t.tokens_per_s_chip,
-        tflops_per_s_chip: t.flops_chip / 1e12,
-        mfu: t.mfu,
-        mfu_full: t.mfu_full,
+        tokens_per_s_chip,
+        tflops_per_s_chip: flops_chip / 1e12,
+        mfu,
+        mfu_full,
         exposed_share: r.exposed_s / r.time_s.max(f64::MIN_POSITIVE),
         efficiency: 1.0,
         hbm_peak_bytes: r.hbm_peak_bytes,

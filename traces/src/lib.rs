@@ -6,6 +6,7 @@
 //! - [`report`]: totals, what bounds each operation, and what to do about it, as JSON and as text;
 //! - [`pod`]: the report of a run on a pod;
 //! - [`training`]: what a training step reaches, in the words of those who train models;
+//! - [`serving`]: the same of a step of serving;
 //! - [`tables`]: the operations and the utilization over time as CSV;
 //! - [`perfetto`]: a trace for `ui.perfetto.dev`;
 //! - [`figure`]: utilization over time and the roofline, as SVG or PNG;
@@ -32,6 +33,7 @@ pub mod npy;
 pub mod perfetto;
 pub mod pod;
 pub mod report;
+pub mod serving;
 pub mod tables;
 pub mod training;
 pub mod units;

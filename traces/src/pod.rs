@@ -15,6 +15,7 @@ use tpusim_sim::pod::PodProfile;
 use tpusim_sim::pod::profile::DeviceProfile;
 
 use crate::report::clip;
+use crate::serving::{Serving, ServingReport};
 use crate::training::{Training, TrainingReport};
 use crate::units::{memory, percent, seconds, si};
 
@@ -114,6 +115,8 @@ pub struct PodReport {
     pub messages: u64,
     /// What the step reaches, if it trains a model.
     pub training: Option<TrainingReport>,
+    /// What the step reaches, if it serves a model.
+    pub serving: Option<ServingReport>,
     /// Operations, longest first.
     pub ops: Vec<PodOp>,
     /// Transfers, longest waits first.
@@ -182,6 +185,7 @@ impl PodReport {
             hbm_capacity_bytes: *chip.hbm.usable_bytes_device,
             messages: p.messages,
             training: None,
+            serving: None,
             ops,
             transfers,
             links: links(p, time_s),
@@ -191,6 +195,12 @@ impl PodReport {
     /// With what the step reaches as training of a model.
     pub fn trains(mut self, step: Training, chip: &ChipSpec) -> PodReport {
         self.training = Some(TrainingReport::new(step, chip, self.devices, self.time_s));
+        self
+    }
+
+    /// With what the step reaches as serving of a model.
+    pub fn serves(mut self, step: Serving, chip: &ChipSpec) -> PodReport {
+        self.serving = Some(ServingReport::new(step, chip, self.devices, self.time_s));
         self
     }
 
@@ -227,9 +237,14 @@ impl PodReport {
         if let Some(t) = &self.training {
             t.lines(self.time_s, &mut line);
         }
+        if let Some(s) = &self.serving {
+            s.lines(&mut line);
+        }
         let rate = if self.time_s > 0.0 { self.flops_device / self.time_s } else { 0.0 };
         let (share_of_peak, done, rate) = (percent(self.mfu), si(self.flops_device, "FLOP"), si(rate, "FLOP/s"));
-        if self.training.is_none() {
+        if self.serving.is_some() {
+            line("HFU", format!("{share_of_peak} ({done} on each device, {rate})"));
+        } else if self.training.is_none() {
             line("time", seconds(self.time_s));
             line("MFU", format!("{share_of_peak} ({done} useful on each device, {rate})"));
         } else {
@@ -260,7 +275,11 @@ impl PodReport {
                 memory(self.hbm_capacity_bytes),
                 percent(self.hbm_peak_bytes as f64 / self.hbm_capacity_bytes.max(1) as f64),
                 memory(self.hbm_arguments_bytes),
-                if self.training.is_some() { "weights and optimizer state" } else { "parameters and results" },
+                match (&self.training, &self.serving) {
+                    (Some(_), _) => "weights and optimizer state",
+                    (_, Some(_)) => "weights and cache",
+                    _ => "parameters and results",
+                },
                 memory(self.hbm_temporaries_bytes),
             ),
         );

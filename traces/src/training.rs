@@ -28,6 +28,8 @@ pub struct Training {
     pub weight_flops: u128,
     /// Useful FLOPs of attention with all pairs of positions.
     pub attention_flops: u128,
+    /// Of them, those of the pairs that masks leave.
+    pub visible_flops: u128,
 }
 
 /// What a step reaches.
@@ -67,8 +69,8 @@ impl TrainingReport {
         let per_chip = f64::from(chip.devices_per_chip());
         let chips = f64::from(devices) / per_chip;
         let rate = |amount: f64| if time_s > 0.0 { amount / time_s / chips } else { 0.0 };
-        let (weights, attention) = (t.weight_flops as f64, t.attention_flops as f64);
-        let (causal, full) = (weights + attention / 2.0, weights + attention);
+        let weights = t.weight_flops as f64;
+        let (causal, full) = (weights + t.visible_flops as f64, weights + t.attention_flops as f64);
         let peak = chip.peak_flops_device(t.dtype) * per_chip;
         TrainingReport {
             model: t.model,
@@ -124,6 +126,7 @@ mod tests {
             dtype: DType::BF16,
             weight_flops: (128.0 * peak) as u128,
             attention_flops: (12.8 * peak) as u128,
+            visible_flops: (6.4 * peak) as u128,
         };
         let r = TrainingReport::new(step, &chip, 256, 2.0);
         assert_eq!(r.tokens_per_s_chip, 1000.0);

@@ -9,6 +9,9 @@ use crate::WorkloadError;
 /// Tokens of the whole batch for each device that has its own part, if nobody says how many: enough work to hide what weights cost.
 const TOKENS_PER_DEVICE: i64 = 8192;
 
+/// Sequences that are decoded at once for each device that has its own part, if nobody says how many.
+const DECODED_PER_DEVICE: i64 = 8;
+
 /// Sizes of some axes, as `fsdp=128,tensor=4`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MeshRequest {
@@ -71,6 +74,30 @@ impl MeshRequest {
                 mesh.data = mesh.data.saturating_mul(left / mesh.fsdp.max(1));
             }
         }
+        self.checked(mesh, all)
+    }
+
+    /// As [`Self::resolve`], for serving: the axis of tensors takes the devices of a slice that are left, as far as they divide heads and widths,
+    /// and copies take the rest.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`].
+    pub fn resolve_serving(&self, model: &Model, slices: i64, devices: i64) -> Result<Mesh, WorkloadError> {
+        let all = slices.saturating_mul(devices);
+        let named = |mesh: &mut Mesh| self.axes.iter().for_each(|(axis, size)| *mesh.size_mut(*axis) = *size);
+        let mut mesh = Mesh::ONE;
+        named(&mut mesh);
+        if self.get(Axis::Tensor).is_none() && all % mesh.devices().max(1) == 0 {
+            let left = (all / mesh.devices().max(1)).min(devices);
+            mesh.tensor = (1..=left).rev().find(|n| left % n == 0 && shares_tensors(model, *n)).unwrap_or(1);
+        }
+        if self.get(Axis::Data).is_none() && all % mesh.devices().max(1) == 0 {
+            mesh.data = all / mesh.devices().max(1);
+        }
+        self.checked(mesh, all)
+    }
+
+    fn checked(&self, mesh: Mesh, all: i64) -> Result<Mesh, WorkloadError> {
         if mesh.devices() == all {
             return Ok(mesh);
         }
@@ -81,6 +108,13 @@ impl MeshRequest {
             false => format!("{wrong}; these would fit: {}", fits.join(" or ")),
         }))
     }
+}
+
+/// Whether `n` devices can each have a part of every tensor of `model`, and of its cache.
+fn shares_tensors(model: &Model, n: i64) -> bool {
+    let kv = if model.latent.is_some() { model.heads } else { model.kv_heads };
+    let expert = model.experts.map_or(model.ff, |e| e.ff);
+    [model.heads, kv, model.ff, expert, model.vocab].iter().all(|size| size % n == 0)
 }
 
 /// The most of `left` devices that the width of the model, which FSDP cuts, divides over.
@@ -104,6 +138,11 @@ fn fitting(mesh: Mesh, all: i64) -> Vec<String> {
 /// Sequences of a batch for `mesh`: some thousands of tokens for each device that has a part of its own.
 pub fn default_batch(mesh: &Mesh, seq: i64) -> i64 {
     mesh.parts(BATCH).saturating_mul((TOKENS_PER_DEVICE / seq.max(1)).max(1))
+}
+
+/// Sequences to decode at once for `mesh`, if nobody says how many.
+pub fn default_decode_batch(mesh: &Mesh) -> i64 {
+    mesh.parts(BATCH).saturating_mul(DECODED_PER_DEVICE)
 }
 
 /// Checks that `mesh` can share out `batch` sequences.
@@ -143,6 +182,22 @@ mod tests {
         assert_eq!(mesh("tensor=4", 1, 256).unwrap(), "fsdp=64,tensor=4");
         assert_eq!(mesh("fsdp=128,tensor=4", 1, 512).unwrap(), "fsdp=128,tensor=4");
         assert_eq!(mesh("", 1, 1).unwrap(), "one device");
+    }
+
+    // Oracle: by hand; qwen3-8b has 8 key heads.
+    #[test]
+    fn serving_shares_tensors_first() {
+        let mesh = |text: &str, slices, devices| {
+            let asked: MeshRequest = if text.is_empty() { MeshRequest::default() } else { text.parse().unwrap() };
+            let found = asked.resolve_serving(Model::find("qwen3-8b").unwrap(), slices, devices);
+            found.map(|m| m.to_string()).map_err(|e| e.to_string())
+        };
+        assert_eq!(mesh("", 1, 4).unwrap(), "tensor=4");
+        assert_eq!(mesh("", 1, 32).unwrap(), "data=4,tensor=8");
+        assert_eq!(mesh("", 2, 8).unwrap(), "data=2,tensor=8");
+        assert_eq!(mesh("tensor=2", 1, 8).unwrap(), "data=4,tensor=2");
+        assert_eq!(mesh("fsdp=2", 1, 8).unwrap(), "fsdp=2,tensor=4");
+        assert!(mesh("data=3", 1, 8).unwrap_err().contains("the pod 8"));
     }
 
     // Oracle: by hand.

@@ -1,9 +1,10 @@
 //! Multi-head latent attention (arXiv:2405.04434, section 2.1): queries, and keys with values, come from projections of low rank; a head's
 //! key has a part with a position, which all heads share, and a part without.
 //!
-//! This is the form for training, where keys and values of all heads are made; absorbing their projections into the others pays for decoding.
+//! Training and prefill make the keys and values of all heads; decode multiplies their projections into queries and outputs instead, and
+//! caches only what they are made from.
 
-use tpusim_backend::hlo::{FuncBuilder, ReduceKind, ValueId};
+use tpusim_backend::hlo::{DotDims, FuncBuilder, ReduceKind, ValueId};
 use tpusim_isa::num::DType;
 
 use super::layer::{Block, HEADS, Tape};
@@ -128,4 +129,55 @@ impl Block<'_> {
         let two = self.product_gradient(f, t, grads, (h, dkva), ("wkv_a", ""));
         f.add(one, two)
     }
+}
+
+/// Decoding with a cache of latent vectors.
+impl Block<'_> {
+    /// What the cache keeps of the tokens at hand: normalised latent vectors `(batch, seq, kv_rank)`, and the part of the keys that all heads
+    /// share, rotated, `(batch, seq, rope)`.
+    pub(super) fn latent_cached(&self, f: F<'_, '_>, t: &mut Tape<'_>, l: &Latent) -> [ValueId; 2] {
+        let (latent, kva) = (self.value(f, t, "kvn"), self.value(f, t, "kva"));
+        f.name("layer/attention/rope");
+        let shared = part(f, kva, l.kv_rank, l.kv_rank + l.rope);
+        let shared = f.reshape(shared, &[self.batch, self.seq, 1, l.rope]);
+        let shared = self.turned(f, t, shared, false);
+        [latent, f.reshape(shared, &[self.batch, self.seq, l.rope])]
+    }
+
+    /// The weights that make the keys, or the values, of a head from a latent vector: `(kv_rank, heads, channels)`.
+    fn latent_weight(&self, f: F<'_, '_>, t: &Tape<'_>, l: &Latent, keys: bool) -> ValueId {
+        let w = self.weight(f, t, "wkv_b");
+        if keys { part(f, w, 0, l.nope) } else { part(f, w, l.nope, l.nope + l.value) }
+    }
+
+    /// Queries of one token of each sequence: against latent vectors `(batch, 1, heads, kv_rank)`, and rotated `(batch, 1, heads, rope)`.
+    pub(super) fn latent_queries(&self, f: F<'_, '_>, t: &mut Tape<'_>, l: &Latent) -> [ValueId; 2] {
+        let q = self.value(f, t, "q");
+        f.name("layer/attention/absorb");
+        let (plain, turned) = (part(f, q, 0, l.nope), part(f, q, l.nope, l.nope + l.rope));
+        let turned = self.turned(f, t, turned, false);
+        let w = self.latent_weight(f, t, l, true);
+        let plain = f.reshape(plain, &[self.batch, self.model.heads, l.nope]);
+        // By head: (heads, batch, kv_rank).
+        let plain = by_head(f, plain, w, (2, 2), self.dtype);
+        let plain = f.transpose(plain, &[1, 0, 2]);
+        [f.reshape(plain, &[self.batch, 1, self.model.heads, l.kv_rank]), turned]
+    }
+
+    /// From weighted latent vectors `(batch, 1, heads, kv_rank)` to the heads' output `(batch, 1, heads, value)`.
+    pub(super) fn latent_output(&self, f: F<'_, '_>, t: &mut Tape<'_>, l: &Latent, o: ValueId) -> ValueId {
+        let w = self.latent_weight(f, t, l, false);
+        let o = f.reshape(o, &[self.batch, self.model.heads, l.kv_rank]);
+        let o = by_head(f, o, w, (2, 0), self.dtype);
+        let o = f.transpose(o, &[1, 0, 2]);
+        let o = f.reshape(o, &[self.batch, 1, self.model.heads, l.value]);
+        self.mesh.constrain(f, o, HEADS)
+    }
+}
+
+/// `x` `(batch, heads, n)` times `w` `(kv_rank, heads, m)` for each head, contracting the given dimensions.
+fn by_head(f: F<'_, '_>, x: ValueId, w: ValueId, over: (i64, i64), out: DType) -> ValueId {
+    let dims =
+        DotDims { lhs_batch: vec![1], rhs_batch: vec![1], lhs_contract: vec![over.0], rhs_contract: vec![over.1] };
+    f.dot_general(x, w, dims, out)
 }

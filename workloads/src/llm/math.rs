@@ -108,10 +108,20 @@ pub(super) fn norm_gradient(
     (dx, dw, db)
 }
 
-/// Cosines and sines of rotary positions, `(seq, dim / 2)` in f32.
-pub(super) fn rope_tables(f: F<'_, '_>, seq: i64, dim: i64, base: f64) -> (ValueId, ValueId) {
+/// Cosines and sines of `seq` rotary positions, from the given `i32[]` or zero on: `(seq, dim / 2)` in f32.
+pub(super) fn rope_tables(
+    f: F<'_, '_>,
+    (seq, from): (i64, Option<ValueId>),
+    dim: i64,
+    base: f64,
+) -> (ValueId, ValueId) {
     let table = TensorType::new([seq, dim / 2], DType::F32);
-    let position = f.iota(table.clone(), 0);
+    let mut position = f.iota(table.clone(), 0);
+    if let Some(from) = from {
+        let from = f.convert(from, DType::F32);
+        let from = f.broadcast_along(from, &[], &table.dims);
+        position = f.add(position, from);
+    }
     let channel = f.iota(table, 1);
     let exponent = f.binary_scalar(Opcode::Multiply, channel, -2.0 * base.ln() / dim as f64);
     let frequency = f.unary(Opcode::Exponential, exponent);

@@ -1,8 +1,8 @@
-//! Training steps of decoder models, as programs for a whole mesh of devices.
+//! Steps of decoder models, of training and of serving, as programs for a whole mesh of devices.
 //!
-//! A step is what JAX emits for a scanned, rematerialised model: weights of all layers stacked, a loop over layers that keeps each
+//! A step of training is what JAX emits for a scanned, rematerialised model: weights of all layers stacked, a loop over layers that keeps each
 //! layer's input, the loss, a loop back over the layers that computes each again and gives its gradients, and the optimizer's update.
-//! Shapes are those of the whole batch and model; Shardy's annotations say how a mesh cuts them.
+//! Steps of serving are in `serve.rs`. Shapes are those of the whole batch and model; Shardy's annotations say how a mesh cuts them.
 //!
 //! ```
 //! use tpusim_workloads::llm::{Model, Options, train_step};
@@ -23,6 +23,7 @@ mod models;
 mod narrow;
 mod optimizer;
 mod routing;
+mod serve;
 mod step;
 mod train;
 mod weights;
@@ -33,12 +34,13 @@ use tpusim_isa::num::DType;
 use experts::Dispatch;
 
 pub use experts::Routing;
-pub use fit::{MeshRequest, check_batch, default_batch};
+pub use fit::{MeshRequest, check_batch, default_batch, default_decode_batch};
 pub use layer::{Keep, Remat};
 pub use mesh::{Axis, Mesh};
 pub use models::{Experts, Latent, MODELS, Mlp, Model, Norm, UsefulFlops};
 pub use narrow::Products;
 pub use optimizer::{BETA1, BETA2, EPSILON, Optimizer, RATE};
+pub use serve::{Phase, ServedBytes};
 pub(crate) use train::WORKLOAD;
 pub use train::configure;
 
@@ -212,4 +214,21 @@ impl Options {
 pub fn train_step(model: &Model, options: &Options) -> Result<Verified<Module>, WorkloadError> {
     options.check(model)?;
     step::build(model, options)
+}
+
+/// One step of `phase` with `model`: [`train_step`], or a step of serving, whose weights are held in the type of activations. `main` of a
+/// serving step takes the weights, in the order of a training step; the arrays of the cache of keys and values, `(layers, batch, key heads,
+/// context, channels)` and donated; `tokens`, `i32[batch, seq]` to prefill or `i32[batch]` to decode; and to decode their common
+/// `position`, `i32[]`. It returns the cache, the logits after the last token of each sequence, `f32[batch, vocabulary]`, and the token
+/// of the largest, `i32[batch]`.
+///
+/// # Errors
+/// Sizes that do not go together or with the mesh.
+pub fn step(model: &Model, options: &Options, phase: Phase) -> Result<Verified<Module>, WorkloadError> {
+    serve::build(model, options, phase)
+}
+
+/// What each device has to read from HBM once in a serving step; none for a training step.
+pub fn served_bytes(model: &Model, options: &Options, phase: Phase) -> Option<ServedBytes> {
+    serve::bytes(model, options, phase)
 }

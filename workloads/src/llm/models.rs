@@ -1,4 +1,6 @@
-//! Shapes of published language models, and what a step of training them computes.
+//! Shapes of published language models, and what a step computes.
+
+use super::Phase;
 
 /// How a block normalises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,8 +233,8 @@ pub(super) const NAMES: &[&str] = &[
     "deepseek-v3",
 ];
 
-/// Useful floating-point operations of one training step, a multiply-add counted as two, backward as twice the forward pass, and nothing
-/// for what is computed again.
+/// Useful floating-point operations of one step, a multiply-add counted as two. Those of training, with backward as twice the forward pass
+/// and nothing for what is computed again; serving has a third of them for each token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsefulFlops {
     /// `6 N` a token, where `N` are the weights that multiply a token: all matrices, with the logits' and without the embedding's lookup;
@@ -241,17 +243,19 @@ pub struct UsefulFlops {
     /// `12 layers heads dim seq` a token: scores and weighted values of all pairs of positions, as PaLM (arXiv:2204.02311, appendix B)
     /// and most reports count them, though a causal model needs half.
     pub attention: u128,
+    /// Of attention, what masks leave: half of it where all positions are computed at once.
+    pub visible: u128,
 }
 
 impl UsefulFlops {
-    /// What MFU is held against: weights and attention, pairs that a causal mask hides included.
+    /// Weights and attention, pairs that a mask hides included.
     pub fn total(&self) -> u128 {
         self.weights.saturating_add(self.attention)
     }
 
-    /// Weights and the half of attention that a causal mask leaves.
+    /// What MFU is held against: weights and the part of attention that masks leave.
     pub fn causal(&self) -> u128 {
-        self.weights.saturating_add(self.attention / 2)
+        self.weights.saturating_add(self.visible)
     }
 }
 
@@ -312,7 +316,30 @@ impl Model {
         let (key, value) = self.head();
         let pairs = 6 * i128::from(self.layers) * i128::from(self.heads) * i128::from(key + value) * i128::from(seq);
         let flops = |v: i128| u128::try_from(v).unwrap_or(0);
-        UsefulFlops { weights: flops(6 * i128::from(n) * tokens), attention: flops(pairs * tokens) }
+        let attention = flops(pairs * tokens);
+        UsefulFlops { weights: flops(6 * i128::from(n) * tokens), attention, visible: attention / 2 }
+    }
+
+    /// What a step of `phase` on `batch` sequences of `seq` tokens has to compute. To decode with latent attention, heads work on the cached
+    /// latent vectors, whose widths count.
+    pub fn step_flops(&self, batch: i64, seq: i64, phase: Phase) -> UsefulFlops {
+        let (context, decode) = match phase {
+            Phase::Train => return self.useful_flops(batch, seq),
+            Phase::Prefill { .. } => (seq, false),
+            Phase::Decode { context } => (context, true),
+        };
+        let sequences = i128::from(batch);
+        let tokens = sequences * i128::from(phase.tokens(seq));
+        let (key, value) = match self.latent {
+            Some(l) if decode => (l.kv_rank + l.rope, l.kv_rank),
+            _ => self.head(),
+        };
+        let flops = |v: i128| u128::try_from(v).unwrap_or(0);
+        let layers = i128::from(self.layers * self.attention_weights() + self.mlp_weights(true));
+        let weights = flops(2 * (layers * tokens + i128::from(self.vocab * self.d) * sequences));
+        let pairs = 2 * i128::from(self.layers) * i128::from(self.heads) * i128::from(key + value);
+        let attention = flops(pairs * i128::from(context) * tokens);
+        UsefulFlops { weights, attention, visible: if decode { attention } else { attention / 2 } }
     }
 }
 

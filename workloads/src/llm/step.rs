@@ -50,7 +50,7 @@ pub(super) fn counted<'m>(
 }
 
 /// Layer `i` of a stack.
-fn layer_of(f: F<'_, '_>, stack: ValueId, i: ValueId) -> ValueId {
+pub(super) fn layer_of(f: F<'_, '_>, stack: ValueId, i: ValueId) -> ValueId {
     let dims = f.dims(stack);
     let inner = dims.get(1..).unwrap_or_default();
     let zero = f.scalar(DType::I32, 0.0);
@@ -73,23 +73,23 @@ fn stack(f: F<'_, '_>, layers: i64, ty: &TensorType) -> ValueId {
 }
 
 /// What one step is written from.
-struct Step<'a> {
-    o: &'a Options,
-    block: Block<'a>,
+pub(super) struct Step<'a> {
+    pub o: &'a Options,
+    pub block: Block<'a>,
     /// Layers that are alike, in order.
-    stages: Vec<Stage<'a>>,
+    pub stages: Vec<Stage<'a>>,
     /// Weights outside of the layers.
-    model: Vec<Weight>,
+    pub model: Vec<Weight>,
 }
 
 /// Layers that are alike: a loop over them, forward and back.
-struct Stage<'a> {
+pub(super) struct Stage<'a> {
     /// What the names of its weights begin with.
-    name: &'static str,
-    layers: i64,
-    block: Block<'a>,
+    pub name: &'static str,
+    pub layers: i64,
+    pub block: Block<'a>,
     /// Weights of a layer.
-    weights: Vec<Weight>,
+    pub weights: Vec<Weight>,
 }
 
 /// The layers of `m`, in one stage if all are alike.
@@ -106,20 +106,7 @@ fn stages<'a>(m: &Model, o: &Options, block: Block<'a>) -> Vec<Stage<'a>> {
 
 /// The program: weights, moments, steps so far, tokens and targets to the next weights, moments, steps, and the loss.
 pub(super) fn build(m: &Model, o: &Options) -> Result<Verified<Module>, WorkloadError> {
-    let block = Block {
-        model: m,
-        mesh: o.mesh,
-        batch: o.batch / o.microbatches.max(1),
-        seq: o.seq,
-        tile: o.tile(),
-        dtype: o.dtype,
-        gradient: o.weights,
-        remat: o.remat,
-        products: o.products,
-        ff: m.ff,
-        experts: None,
-    };
-    let step = Step { o, block, stages: stages(m, o, block), model: of_model(m, &o.mesh) };
+    let step = Step::new(m, o);
     let mut module = ModuleBuilder::new("train");
     o.mesh.declare(&mut module);
     let mut f = module.func("main");
@@ -128,9 +115,29 @@ pub(super) fn build(m: &Model, o: &Options) -> Result<Verified<Module>, Workload
     crate::Workload::finish("train", module)
 }
 
+impl<'a> Step<'a> {
+    /// The layers and weights of `m`.
+    pub fn new(m: &'a Model, o: &'a Options) -> Step<'a> {
+        let block = Block {
+            model: m,
+            mesh: o.mesh,
+            batch: o.batch / o.microbatches.max(1),
+            seq: o.seq,
+            tile: o.tile(),
+            dtype: o.dtype,
+            gradient: o.weights,
+            remat: o.remat,
+            products: o.products,
+            ff: m.ff,
+            experts: None,
+        };
+        Step { o, block, stages: stages(m, o, block), model: of_model(m, &o.mesh) }
+    }
+}
+
 impl Step<'_> {
     /// Names, shapes and cuts of all weights as they are stored: those of layers stacked.
-    fn stored(&self) -> impl Iterator<Item = (String, Vec<i64>, Cut, Draw)> {
+    pub fn stored(&self) -> impl Iterator<Item = (String, Vec<i64>, Cut, Draw)> {
         let stacked = self.stages.iter().flat_map(|s| {
             s.weights.iter().map(|w| {
                 let dims = [&[s.layers], w.dims.as_slice()].concat();
@@ -141,7 +148,7 @@ impl Step<'_> {
     }
 
     /// A parameter of `main`, donated to the result `to`.
-    fn parameter(
+    pub fn parameter(
         &self,
         f: F<'_, '_>,
         name: &str,
@@ -265,6 +272,39 @@ impl Step<'_> {
         (means, loss)
     }
 
+    /// Rows of the embedding of `tokens` `(batch, seq)`.
+    pub fn embedded(&self, f: F<'_, '_>, outer: &Named, tokens: ValueId) -> ValueId {
+        f.name("embedding");
+        let table = outer.get(f, "embedding");
+        let rows = f.take_rows(table, tokens);
+        f.convert(rows, self.block.dtype)
+    }
+
+    /// The normalised `h` times the matrix of logits, `(.., vocabulary)`; with the name of the matrix, and which of its dimensions is not
+    /// the vocabulary.
+    pub fn logits(&self, f: F<'_, '_>, outer: &Named, h: ValueId, out: DType) -> (ValueId, (&'static str, i64)) {
+        f.name("logits");
+        // The embedding is (vocabulary, d), a head of its own (d, vocabulary).
+        let (head, d) = if self.block.model.tied { ("embedding", 1) } else { ("head", 0) };
+        let w = outer.get(f, head);
+        let w = f.convert(w, self.block.dtype);
+        let last = f.dims(h).len() as i64 - 1;
+        let logits = math::contract(f, h, w, (&[last], &[d]), out);
+        let middle: &[Axis] = &[];
+        let cut: Vec<&[Axis]> = (0..=last)
+            .map(|k| {
+                if k == 0 {
+                    BATCH
+                } else if k == last {
+                    &[Axis::Tensor]
+                } else {
+                    middle
+                }
+            })
+            .collect();
+        (self.block.mesh.constrain(f, logits, &cut), (head, d))
+    }
+
     /// Gradients of all weights in the order they are stored, and the loss.
     fn gradients(
         &self,
@@ -275,10 +315,7 @@ impl Step<'_> {
         targets: ValueId,
     ) -> (Vec<ValueId>, ValueId) {
         let (b, m) = (&self.block, self.block.model);
-        f.name("embedding");
-        let table = outer.get(f, "embedding");
-        let rows = f.take_rows(table, tokens);
-        let mut x = f.convert(rows, b.dtype);
+        let mut x = self.embedded(f, outer, tokens);
         if let Some(positions) = outer.find("positions") {
             let p = f.slice(positions, &[0, 0], &[b.seq, m.d]);
             let p = f.convert(p, b.dtype);
@@ -287,7 +324,7 @@ impl Step<'_> {
         }
         let x = b.spread(f, x);
         f.name("rope");
-        let tables = m.rope_base.map(|base| math::rope_tables(f, b.seq, m.rotated(), base));
+        let tables = m.rope_base.map(|base| math::rope_tables(f, (b.seq, None), m.rotated(), base));
         let (mut x, mut rest, mut passed) = (x, stacks, Vec::new());
         for stage in &self.stages {
             let (own, after) = rest.split_at(stage.weights.len().min(rest.len()));
@@ -346,12 +383,12 @@ impl Stage<'_> {
     }
 
     /// What loops over layers read and never change.
-    fn fixed(&self, stacks: &[ValueId], tables: Option<(ValueId, ValueId)>) -> Vec<ValueId> {
+    pub fn fixed(&self, stacks: &[ValueId], tables: Option<(ValueId, ValueId)>) -> Vec<ValueId> {
         stacks.iter().copied().chain(tables.into_iter().flat_map(|(c, s)| [c, s])).collect()
     }
 
     /// The weights of layer `i` and the tables, from [`Self::fixed`] of a loop.
-    fn of_layer(&self, f: F<'_, '_>, fixed: &[ValueId], i: ValueId) -> (Named, Option<(ValueId, ValueId)>) {
+    pub fn of_layer(&self, f: F<'_, '_>, fixed: &[ValueId], i: ValueId) -> (Named, Option<(ValueId, ValueId)>) {
         f.name("layers/weights");
         let (stacks, rest) = fixed.split_at(self.weights.len().min(fixed.len()));
         let values: Vec<ValueId> = stacks.iter().map(|s| layer_of(f, *s, i)).collect();
@@ -408,14 +445,10 @@ impl Step<'_> {
         let (b, m) = (&self.block, self.block.model);
         f.name("final_norm");
         let h = b.norm(f, outer, "final_norm", x);
-        f.name("logits");
-        // The embedding is (vocabulary, d), a head of its own (d, vocabulary).
-        let (head, d) = if m.tied { ("embedding", 1) } else { ("head", 0) };
+        let (logits, (head, d)) = self.logits(f, outer, h, b.dtype);
         let w = outer.get(f, head);
         let w = f.convert(w, b.dtype);
-        let logits = math::contract(f, h, w, (&[2], &[d]), b.dtype);
         let vocabulary: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor]];
-        let logits = b.mesh.constrain(f, logits, vocabulary);
         f.name("loss");
         let wide = f.convert(logits, DType::F32);
         let dims = f.dims(wide);
