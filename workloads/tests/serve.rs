@@ -8,7 +8,9 @@ use tpusim_isa::num::DType;
 use tpusim_isa::topology::Topology;
 use tpusim_sim::network::Cluster;
 use tpusim_sim::pod::PodOptions;
-use tpusim_workloads::llm::{Experts, Latent, MODELS, Mesh, Model, Options, Phase, Routing, served_bytes, step};
+use tpusim_workloads::llm::{
+    Experts, Latent, MODELS, Mesh, Model, Options, Phase, Routing, Window, served_bytes, step,
+};
 
 /// Two layers, or as many as it takes for both kinds.
 fn tiny(name: &str) -> Model {
@@ -22,7 +24,9 @@ fn tiny(name: &str) -> Model {
         dense_layers: e.dense_layers.min(1),
     });
     let latent = m.latent.map(|_| Latent { q_rank: 12, kv_rank: 10, nope: 6, rope: 4, value: 8 });
-    Model { layers: 2, d: 32, ff: 24, heads: 4, kv_heads, dim: 8, vocab: 64, context: 24, experts, latent, ..m }
+    let window = m.window.map(|w| Window { size: 5, every: 2, ..w });
+    let layers = if window.is_some() { 3 } else { 2 };
+    Model { window, layers, d: 32, ff: 24, heads: 4, kv_heads, dim: 8, vocab: 64, context: 24, experts, latent, ..m }
 }
 
 const CONTEXT: i64 = 12;
@@ -100,7 +104,8 @@ fn near(found: &Tensor, want: &Tensor, tolerance: f64, what: &str) {
     assert!(off <= tolerance, "{what} is off by {off:e} of {largest:e}");
 }
 
-const KINDS: [&str; 5] = ["qwen3-0.6b", "llama3.1-8b", "gpt3-175b", "mixtral-8x7b", "deepseek-v3"];
+const KINDS: [&str; 8] =
+    ["qwen3-0.6b", "llama3.1-8b", "gpt3-175b", "mixtral-8x7b", "deepseek-v3", "gemma2-9b", "gemma3-4b", "gpt-oss-20b"];
 
 // Oracle: the prompt with one more token, and one more again, computed all at once by the same evaluator; f32, so that only the order of sums
 // differs. For latent attention these are two different formulas.
@@ -173,7 +178,7 @@ fn tpu() -> EvalOptions {
 #[test]
 fn simulated_chip_agrees_with_the_evaluator() {
     let chip = ChipSpec::load("v5e").unwrap();
-    for name in ["qwen3-0.6b", "mixtral-8x7b", "deepseek-v3"] {
+    for name in ["qwen3-0.6b", "mixtral-8x7b", "deepseek-v3", "gemma3-4b"] {
         let m = tiny(name);
         for module in [prefill(&m, Mesh::ONE, 7, DType::F32), decode(&m, Mesh::ONE, DType::F32)] {
             let given = inputs(&module, None, 7);

@@ -7,7 +7,7 @@ use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::DType;
 use tpusim_workloads::llm::{
     BETA1, BETA2, EPSILON, Experts, Keep, Latent, MODELS, Mesh, Mlp, Model, Norm, Optimizer, Options, Products, RATE,
-    Remat, Routing, train_step,
+    Remat, Routing, Window, train_step,
 };
 
 /// Two layers that are small enough to differentiate by hand.
@@ -110,8 +110,11 @@ impl Plain<'_> {
 
     fn of(&self, layer: usize, name: &str) -> Option<&[f64]> {
         let first = self.m.experts.map_or(0, |e| e.dense_layers as usize);
+        let all = self.m.layers as usize;
+        let tail = all - (all - first) % self.m.window.map_or(1, |w| w.every as usize);
         let (stack, at, count) = match layer.checked_sub(first) {
-            Some(at) => ("layers", at, self.m.layers as usize - first),
+            _ if layer >= tail => ("tail", layer - tail, all - tail),
+            Some(at) => ("layers", at, tail - first),
             None => ("dense", layer, first),
         };
         let all = self.find(&format!("{stack}/{name}"))?;
@@ -123,9 +126,10 @@ impl Plain<'_> {
         let n = w.len();
         let row = |r: &[f64]| {
             let mean = if self.m.norm == Norm::Layer { r.iter().sum::<f64>() / n as f64 } else { 0.0 };
+            let one = if self.m.norm == Norm::RmsFromOne { 1.0 } else { 0.0 };
             let square = r.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n as f64;
             let scale = (square + self.m.epsilon).sqrt();
-            (0..n).map(|i| (r[i] - mean) / scale * w[i] + bias.map_or(0.0, |b| b[i])).collect::<Vec<_>>()
+            (0..n).map(|i| (r[i] - mean) / scale * (one + w[i]) + bias.map_or(0.0, |b| b[i])).collect::<Vec<_>>()
         };
         x.chunks(n).flat_map(row).collect()
     }
@@ -144,11 +148,20 @@ impl Plain<'_> {
             Some(w) => self.norm(&x, w, None),
             None => x,
         };
-        self.rotated(x, heads, self.m.dim as usize, seq)
+        let base = match (self.window(layer), self.m.window) {
+            (Some(_), Some(w)) => Some(w.rope_base),
+            _ => self.m.rope_base,
+        };
+        self.rotated(x, heads, self.m.dim as usize, seq, base)
     }
 
-    fn rotated(&self, x: Vec<f64>, heads: usize, dim: usize, seq: usize) -> Vec<f64> {
-        let Some(base) = self.m.rope_base else { return x };
+    /// Positions that a query of a layer sees; all if none.
+    fn window(&self, layer: usize) -> Option<usize> {
+        self.m.window.filter(|w| (layer as i64 + 1) % w.every != 0).map(|w| w.size as usize)
+    }
+
+    fn rotated(&self, x: Vec<f64>, heads: usize, dim: usize, seq: usize, base: Option<f64>) -> Vec<f64> {
+        let Some(base) = base else { return x };
         let half = dim / 2;
         let rotated = |i: usize| {
             let (position, c) = (i / (heads * dim) % seq, i % dim);
@@ -174,16 +187,16 @@ impl Plain<'_> {
         };
         let qn = self.norm(&matmul(h, w("wq_a"), d), w("q_a_norm"), None);
         let [plain, turned] = split(&matmul(&qn, w("wq_b"), l.q_rank as usize), nope + rope, nope);
-        let q = join(&plain, nope, &self.rotated(turned, heads, rope, seq), rope);
+        let q = join(&plain, nope, &self.rotated(turned, heads, rope, seq, self.m.rope_base), rope);
         let [low, shared] = split(&matmul(h, w("wkv_a"), d), kv_rank + rope, kv_rank);
         let kv = matmul(&self.norm(&low, w("kv_norm"), None), w("wkv_b"), kv_rank);
         let [plain, v] = split(&kv, nope + l.value as usize, nope);
-        let shared = self.rotated(shared, 1, rope, seq);
+        let shared = self.rotated(shared, 1, rope, seq, self.m.rope_base);
         let shared: Vec<f64> = shared.chunks(rope).flat_map(|r| r.repeat(heads)).collect();
         [q, join(&plain, nope, &shared, rope), v]
     }
 
-    fn attention(&self, q: &[f64], k: &[f64], v: &[f64], seq: usize) -> Vec<f64> {
+    fn attention(&self, q: &[f64], k: &[f64], v: &[f64], seq: usize, layer: usize) -> Vec<f64> {
         let (heads, kv) = (self.m.heads as usize, self.m.kv_heads as usize);
         let (dim, value) = self.m.latent.map_or((self.m.dim, self.m.dim), |l| (l.nope + l.rope, l.value));
         let (dim, value) = (dim as usize, value as usize);
@@ -196,8 +209,13 @@ impl Plain<'_> {
                 x[from..from + dim].to_vec()
             };
             let query = &q[at * dim..][..dim];
-            let score = |c: usize| row(k, c).iter().zip(query).map(|(a, b)| a * b).sum::<f64>() / (dim as f64).sqrt();
-            let weights: Vec<f64> = (0..=t).map(|c| score(c).exp()).collect();
+            let divisor = (self.m.score_dim.map_or(dim as f64, |n| n as f64)).sqrt();
+            let score = |c: usize| {
+                let s = row(k, c).iter().zip(query).map(|(a, b)| a * b).sum::<f64>() / divisor;
+                self.m.score_cap.map_or(s, |cap| cap * (s / cap).tanh())
+            };
+            let seen = |c: usize| self.window(layer).is_none_or(|w| c + w > t);
+            let weights: Vec<f64> = (0..=t).map(|c| if seen(c) { score(c).exp() } else { 0.0 }).collect();
             let sum: f64 = weights.iter().sum();
             for (c, w) in weights.iter().enumerate() {
                 out[at * value..][..value].iter_mut().zip(row(v, c)).for_each(|(o, v)| *o += w / sum * v);
@@ -258,9 +276,13 @@ impl Plain<'_> {
                 self.product(&h, layer, "wv", "bv", d),
             ],
         };
-        let o = self.attention(&q, &k, &v, seq);
+        let o = self.attention(&q, &k, &v, seq, layer);
         let inner = o.len() * d / x.len();
-        let x = add(self.product(&o, layer, "wo", "bo", inner), x);
+        let post = |x: Vec<f64>, name: &str| match self.of(layer, name) {
+            Some(w) => self.norm(&x, w, None),
+            None => x,
+        };
+        let x = add(post(self.product(&o, layer, "wo", "bo", inner), "post_attention_norm"), x);
         let h = norm(&x, "mlp_norm");
         let mut x = x;
         if self.of(layer, "router").is_some() {
@@ -282,13 +304,16 @@ impl Plain<'_> {
             Mlp::Relu => u.iter().map(|u| u.max(0.0)).collect(),
         };
         let width = u.len() * d / h.len();
-        add(self.product(&a, layer, "down", "down_bias", width), &x)
+        add(post(self.product(&a, layer, "down", "down_bias", width), "post_mlp_norm"), &x)
     }
 
     fn loss(&self, tokens: &[i64], targets: &[i64], seq: usize) -> f64 {
         let (d, vocab) = (self.m.d as usize, self.m.vocab as usize);
         let table = self.find("embedding").unwrap();
         let mut x: Vec<f64> = tokens.iter().flat_map(|&t| table[t as usize * d..][..d].to_vec()).collect();
+        if self.m.scaled_embedding {
+            x.iter_mut().for_each(|x| *x *= (d as f64).sqrt());
+        }
         if let Some(p) = self.find("positions") {
             (0..x.len()).for_each(|i| x[i] += p[i % (seq * d)]);
         }
@@ -300,7 +325,10 @@ impl Plain<'_> {
             Some(w) => w.to_vec(),
             None => (0..d * vocab).map(|i| table[i % vocab * d + i / vocab]).collect(),
         };
-        let logits = matmul(&h, &head, d);
+        let mut logits = matmul(&h, &head, d);
+        if let Some(cap) = self.m.logit_cap {
+            logits.iter_mut().for_each(|l| *l = cap * (*l / cap).tanh());
+        }
         let each = logits
             .chunks(vocab)
             .zip(targets)
@@ -324,7 +352,14 @@ fn near(found: f64, want: f64, tolerance: f64, what: &str) {
 // tenth of the gradient after the first step. f32 sums of 32 positions and a few hundred products allow 1e-5 of the largest gradient.
 fn check(m: &Model, options: &Options) {
     let module = train_step(m, options).unwrap();
-    let inputs = inputs(&module);
+    let mut inputs = inputs(&module);
+    if m.norm == Norm::RmsFromOne {
+        // Factors around one here too.
+        for (x, p) in inputs.iter_mut().zip(params(&module)).filter(|(_, p)| p.name.ends_with("_norm")) {
+            let less: Vec<f64> = x.to_f64().iter().map(|v| if *v == 0.0 { 0.0 } else { v - 1.0 }).collect();
+            *x = Tensor::from_f64(&p.ty.dims, p.ty.dtype, &less).unwrap();
+        }
+    }
     let outputs = eval_module(&module, &inputs).unwrap();
     let mut plain = plain(m, options.routing, &module, &inputs);
     let count = plain.names.len();
@@ -392,6 +427,30 @@ fn gpt3_step_is_the_gradient() {
 fn gemma_step_is_the_gradient() {
     let keep = Keep { qkv: true, context: true, ..Keep::default() };
     check(&Model { kv_heads: 1, ..tiny("gemma-2b") }, &Options { remat: Remat::Keep(keep), ..OPTIONS });
+}
+
+/// Layers of both kinds, in a whole repetition and a part of one; windows that end within blocks of attention, and bounds that bend.
+fn with_windows(name: &str, layers: i64) -> Model {
+    let m = tiny(name);
+    let window = m.window.map(|w| Window { size: 6, every: w.every.min(3), ..w });
+    let bound = |c: f64| c / 40.0;
+    Model { layers, window, score_cap: m.score_cap.map(bound), logit_cap: m.logit_cap.map(bound), ..m }
+}
+
+#[test]
+fn gemma2_step_is_the_gradient() {
+    check(&with_windows("gemma2-27b", 2), &OPTIONS);
+}
+
+#[test]
+fn gemma3_step_is_the_gradient() {
+    check(&with_windows("gemma3-4b", 4), &Options { remat: Remat::Dots, ..OPTIONS });
+    check(&with_windows("gemma3-27b", 3), &Options { attention_block: Some(0), ..OPTIONS });
+}
+
+#[test]
+fn gpt_oss_step_is_the_gradient() {
+    check(&with_windows("gpt-oss-20b", 3), &Options { routing: Routing::Capacity(2.0), ..OPTIONS });
 }
 
 #[test]

@@ -21,6 +21,11 @@ pub(super) struct Sizes {
     /// Size of a head's query and key, and of its value.
     pub dim: i64,
     pub value: i64,
+    /// What scores are multiplied by, and their bound.
+    pub scale: f64,
+    pub cap: Option<f64>,
+    /// Positions that a query sees, its own included; all up to it if none.
+    pub window: Option<i64>,
     /// Positions of a block; divides `seq`. 0 for attention as one operation.
     pub block: i64,
 }
@@ -30,9 +35,10 @@ const HIDDEN: f64 = -1e30;
 
 impl Sizes {
     /// Pairs of blocks that are visited.
-    pub(super) fn pairs(&self) -> i64 {
-        let blocks = self.seq / self.block;
-        blocks.saturating_mul(blocks + 1) / 2
+    fn pairs(&self) -> impl Iterator<Item = (i64, i64)> + Clone {
+        let Sizes { seq, block, window, .. } = *self;
+        let behind = window.map_or(i64::MAX, |w| (w + block - 2) / block);
+        (0..seq / block).flat_map(move |q| ((q.saturating_sub(behind)).max(0)..=q).map(move |k| (q, k)))
     }
 
     /// Sizes of what holds one value for each row of queries: `(batch, kv_heads, seq * group)`, or `(batch, heads, seq)` for one operation.
@@ -43,17 +49,18 @@ impl Sizes {
         }
     }
 
-    fn scale(&self) -> f64 {
-        1.0 / (self.dim as f64).sqrt()
+    fn form(&self) -> Form {
+        let window = self.window.and_then(|w| u64::try_from(w).ok());
+        Form { window, softcap: self.cap, ..Form::new(true, self.scale) }
     }
 
     /// First positions of each pair's queries and keys.
     fn places(&self, f: &mut FuncBuilder<'_>) -> (ValueId, ValueId) {
-        let blocks = self.seq / self.block;
-        let pairs = (0..blocks).flat_map(|q| (0..=q).map(move |k| (q, k)));
+        let pairs = self.pairs();
+        let count = pairs.clone().count() as i64;
         let mut table = |pick: fn((i64, i64)) -> i64| {
             let bytes: Vec<u8> = pairs.clone().flat_map(|p| ((pick(p) * self.block) as i32).to_le_bytes()).collect();
-            f.literal(Literal { ty: TensorType::new([self.pairs()], DType::I32), bytes: bytes.into() })
+            f.literal(Literal { ty: TensorType::new([count], DType::I32), bytes: bytes.into() })
         };
         (table(|p| p.0), table(|p| p.1))
     }
@@ -96,18 +103,20 @@ impl Sizes {
         self.block * self.group
     }
 
-    /// Scaled and masked scores of a block of query rows and one of keys, in f32: `(batch, kv_heads, rows, block)`, or with keys before
-    /// rows. `at` are the first row and the first key.
+    /// Scaled, bounded and masked scores of a block of query rows and one of keys, in f32: `(batch, kv_heads, rows, block)`, or with keys
+    /// before rows; and what bounded ones change by with scaled ones. `at` are the first row and the first key.
     fn scores(
         &self,
         f: &mut FuncBuilder<'_>,
         (q, k): (ValueId, ValueId),
         at: (ValueId, ValueId),
         keys_first: bool,
-    ) -> ValueId {
+    ) -> (ValueId, Option<ValueId>) {
         let (a, b) = if keys_first { (k, q) } else { (q, k) };
         let s = dot(f, a, b, (&[3], &[3]), DType::F32);
-        let s = f.binary_scalar(Opcode::Multiply, s, self.scale());
+        let mut s = f.binary_scalar(Opcode::Multiply, s, self.scale);
+        let bounded = self.cap.map(|cap| math::bounded(f, s, cap));
+        s = bounded.map_or(s, |b| b.0);
         let dims = f.dims(s);
         let plane = dims.get(2..).unwrap_or_default();
         let mut index = |dim: i64, at: ValueId| {
@@ -118,10 +127,15 @@ impl Sizes {
         let (row, key) = (index(i64::from(keys_first), at.0), index(i64::from(!keys_first), at.1));
         // Row `r` is of query `r / group`, which is at least `key` where `r` is at least `key * group`.
         let first = f.binary_scalar(Opcode::Multiply, key, self.group as f64);
-        let seen = f.compare("GE", row, first);
+        let mut seen = f.compare("GE", row, first);
+        if let Some(window) = self.window {
+            let end = f.binary_scalar(Opcode::Add, first, (window * self.group) as f64);
+            let near = f.compare("LT", row, end);
+            seen = f.binary(Opcode::And, seen, near);
+        }
         let seen = f.broadcast_along(seen, &[2, 3], &dims);
         let hidden = f.splat(f.ty(s), HIDDEN);
-        f.select(seen, s, hidden)
+        (f.select(seen, s, hidden), bounded.map(|b| b.1))
     }
 
     /// Where the blocks of pair `i` begin: rows of queries, and keys.
@@ -162,7 +176,7 @@ fn widen(f: &mut FuncBuilder<'_>, v: ValueId, dims: &[i64]) -> ValueId {
 /// Attention, and the logarithm of each query's sum of exponentials, in f32 and of sizes [`Sizes::rows`].
 pub(super) fn forward(f: &mut FuncBuilder<'_>, s: &Sizes, q: ValueId, k: ValueId, v: ValueId) -> (ValueId, ValueId) {
     if s.block == 0 {
-        return match Attention::call(f, &[q, k, v], Form::new(true, s.scale())).as_slice() {
+        return match Attention::call(f, &[q, k, v], s.form()).as_slice() {
             &[o, log_sum] => (o, log_sum),
             _ => (q, q),
         };
@@ -176,13 +190,14 @@ pub(super) fn forward(f: &mut FuncBuilder<'_>, s: &Sizes, q: ValueId, k: ValueId
     let sum = f.splat(rows, 0.0);
     let [b, h, n] = s.rows();
     let total = f.splat(TensorType::new([b, h, n, s.value], DType::F32), 0.0);
-    let done = counted(f, s.pairs(), &[queries, keys, q, k, v], &[max, sum, total], |f, i, fixed, state| {
+    let pairs = s.pairs().count() as i64;
+    let done = counted(f, pairs, &[queries, keys, q, k, v], &[max, sum, total], |f, i, fixed, state| {
         let &[queries, keys, q, k, v] = fixed else { return Vec::new() };
         let &[max, sum, total] = state else { return Vec::new() };
         let (row, key) = s.at(f, queries, keys, i);
         let count = s.block_rows();
         let (qb, kb, vb) = (s.part(f, q, count, row), s.part(f, k, s.block, key), s.part(f, v, s.block, key));
-        let scores = s.scores(f, (qb, kb), (row, key), false);
+        let (scores, _) = s.scores(f, (qb, kb), (row, key), false);
         let (old, dims) = (s.part(f, max, count, row), f.dims(scores));
         let new = f.reduce(ReduceKind::Max, scores, &[3]);
         let new = f.binary(Opcode::Maximum, old, new);
@@ -225,7 +240,7 @@ pub(super) struct Known {
 pub(super) fn backward(f: &mut FuncBuilder<'_>, s: &Sizes, known: Known, go: ValueId) -> [ValueId; 3] {
     if s.block == 0 {
         let Known { q, k, v, o, log_sum } = known;
-        let gradients = Attention::call(f, &[q, k, v, o, log_sum, go], Form::new(true, s.scale()));
+        let gradients = Attention::call(f, &[q, k, v, o, log_sum, go], s.form());
         return gradients.try_into().unwrap_or([q; 3]);
     }
     let dtype = f.ty(go).dtype;
@@ -238,7 +253,8 @@ pub(super) fn backward(f: &mut FuncBuilder<'_>, s: &Sizes, known: Known, go: Val
     let zero = |f: &mut FuncBuilder<'_>, like: ValueId| f.splat(TensorType::new(f.dims(like), DType::F32), 0.0);
     let sums = [zero(f, q), zero(f, k), zero(f, v)];
     let fixed = [queries, keys, q, k, v, go, known.log_sum, delta];
-    let done = counted(f, s.pairs(), &fixed, &sums, |f, i, fixed, state| {
+    let pairs = s.pairs().count() as i64;
+    let done = counted(f, pairs, &fixed, &sums, |f, i, fixed, state| {
         let &[queries, keys, q, k, v, go, log_sum, delta] = fixed else { return Vec::new() };
         let &[dq, dk, dv] = state else { return Vec::new() };
         let (row, key) = s.at(f, queries, keys, i);
@@ -246,7 +262,7 @@ pub(super) fn backward(f: &mut FuncBuilder<'_>, s: &Sizes, known: Known, go: Val
         let (qb, kb, vb) = (s.part(f, q, count, row), s.part(f, k, s.block, key), s.part(f, v, s.block, key));
         let gb = s.part(f, go, count, row);
         // Keys before rows: what belongs to a row then lies along it, and two of the three products read this as it lies.
-        let scores = s.scores(f, (qb, kb), (row, key), true);
+        let (scores, slope) = s.scores(f, (qb, kb), (row, key), true);
         let dims = f.dims(scores);
         let log_sum = s.part(f, log_sum, count, row);
         let log_sum = f.broadcast_along(log_sum, &[0, 1, 3], &dims);
@@ -258,8 +274,11 @@ pub(super) fn backward(f: &mut FuncBuilder<'_>, s: &Sizes, known: Known, go: Val
         let delta = f.broadcast_along(delta, &[0, 1, 3], &dims);
         let ds = f.binary(Opcode::Subtract, dp, delta);
         let wide = f.convert(p, DType::F32);
-        let ds = f.mul(ds, wide);
-        let ds = f.binary_scalar(Opcode::Multiply, ds, s.scale());
+        let mut ds = f.mul(ds, wide);
+        if let Some(slope) = slope {
+            ds = f.mul(ds, slope);
+        }
+        let ds = f.binary_scalar(Opcode::Multiply, ds, s.scale);
         let ds = f.convert(ds, dtype);
         let mut grow = |sums: ValueId, a: ValueId, b: ValueId, over: (&[i64], &[i64]), count: i64, at: ValueId| {
             let more = dot(f, a, b, over, DType::F32);

@@ -13,6 +13,7 @@ use super::math;
 use super::mesh::{Axis, BATCH, Mesh};
 use super::models::Model;
 use super::narrow::{Of, Products};
+use super::step::Tables;
 use super::weights::Named;
 
 /// What a layer keeps for its backward pass, beside its input.
@@ -66,6 +67,8 @@ pub(super) struct Block<'a> {
     pub gradient: DType,
     pub remat: Remat,
     pub products: Products,
+    /// Positions that a query sees, its own included; all up to it if none.
+    pub window: Option<i64>,
     /// Hidden width of the MLP that all tokens visit; none if zero.
     pub ff: i64,
     /// The experts, if it has some.
@@ -96,6 +99,11 @@ impl Block<'_> {
         self.mesh.constrain(f, x, &[BATCH, positions, &[]])
     }
 
+    /// Of the model's tables of rotary positions, that of this layer.
+    pub fn tables(&self, all: &Tables) -> Option<(ValueId, ValueId)> {
+        if self.window.is_some() { all.last().copied() } else { all.first().copied() }
+    }
+
     /// Names and types of what the forward pass stores of a layer beside its input.
     pub fn kept(&self) -> Vec<(&'static str, TensorType)> {
         let m = self.model;
@@ -121,12 +129,15 @@ impl Block<'_> {
             kept.extend([("o", ty(&[m.heads, value])), ("log_sum", log_sum)]);
         }
         if keep.out {
-            kept.push(("middle", ty(&[m.d])));
+            kept.push((if m.post_norms { "out" } else { "middle" }, ty(&[m.d])));
         }
         if keep.mlp {
             kept.extend(mlp(&["u"]));
             if gated {
                 kept.extend(mlp(&["g"]));
+            }
+            if m.post_norms {
+                kept.push(("mlp", ty(&[m.d])));
             }
             if let Some(d) = &self.experts {
                 kept.extend(d.routed());
@@ -151,7 +162,14 @@ impl Block<'_> {
     fn sizes(&self) -> Sizes {
         let Model { heads, kv_heads, .. } = *self.model;
         let (dim, value) = self.model.head();
-        Sizes { batch: self.batch, seq: self.seq, kv_heads, group: heads / kv_heads, dim, value, block: self.tile }
+        let (scale, cap, group) = (self.scale(), self.model.score_cap, heads / kv_heads);
+        let Block { batch, seq, window, tile: block, .. } = *self;
+        Sizes { batch, seq, kv_heads, group, dim, value, scale, cap, window, block }
+    }
+
+    /// What scores are multiplied by.
+    pub(super) fn scale(&self) -> f64 {
+        (self.model.score_dim.unwrap_or(self.model.head().0) as f64).sqrt().recip()
     }
 
     /// A norm with the weights called `name`.
@@ -222,12 +240,24 @@ impl Block<'_> {
                 t.known.set("log_sum", log_sum);
                 return if name == "o" { o } else { log_sum };
             }
-            "middle" => {
+            "out" => {
                 let o = self.value(f, t, "o");
                 f.name("layer/attention/out");
-                let y = self.product(f, t, o, "wo", "bo");
+                self.product(f, t, o, "wo", "bo")
+            }
+            "middle" => {
+                let mut y = self.value(f, t, "out");
+                if m.post_norms {
+                    f.name("layer/post_attention_norm");
+                    y = self.norm(f, t.weights, "post_attention_norm", y);
+                }
                 let y = f.add(t.x, y);
                 self.spread(f, y)
+            }
+            "mlp" => {
+                let a = self.value(f, t, "a");
+                f.name("layer/mlp/down");
+                self.product(f, t, a, "down", "down_bias")
             }
             "h2" => {
                 let x = self.value(f, t, "middle");
@@ -263,9 +293,11 @@ impl Block<'_> {
         f.name("layer/attention_norm");
         let mut y = self.value(f, t, "middle");
         if self.ff > 0 {
-            let a = self.value(f, t, "a");
-            f.name("layer/mlp/down");
-            let more = self.product(f, t, a, "down", "down_bias");
+            let mut more = self.value(f, t, "mlp");
+            if self.model.post_norms {
+                f.name("layer/post_mlp_norm");
+                more = self.norm(f, t.weights, "post_mlp_norm", more);
+            }
             y = f.add(y, more);
         }
         if let Some(d) = &self.experts {
@@ -331,7 +363,10 @@ impl Block<'_> {
         let mut grads = Named::default();
         f.name("layer/attention_norm");
         let (h2, middle) = (self.value(f, t, "h2"), self.value(f, t, "middle"));
-        let dense = (self.ff > 0).then(|| self.mlp_gradient(f, t, &mut grads, h2, dy));
+        let dense = (self.ff > 0).then(|| {
+            let dy = self.post_gradient(f, t, &mut grads, ("mlp", "post_mlp_norm"), dy);
+            self.mlp_gradient(f, t, &mut grads, h2, dy)
+        });
         let routed = self.experts.as_ref().map(|d| self.experts_backward(f, t, &mut grads, d, dy));
         let dh = match (dense, routed) {
             (Some(a), Some(b)) => f.add(a, b),
@@ -347,6 +382,23 @@ impl Block<'_> {
         let dx = self.norm_gradient(f, t.weights, &mut grads, names, (t.x, dh));
         let dx = f.add(dm, dx);
         (self.spread(f, dx), grads)
+    }
+
+    /// The gradient of what is normalised before it is added, if it is, from that of the sum.
+    fn post_gradient(
+        &self,
+        f: F<'_, '_>,
+        t: &mut Tape<'_>,
+        grads: &mut Named,
+        (from, norm): (&'static str, &'static str),
+        dy: ValueId,
+    ) -> ValueId {
+        if !self.model.post_norms {
+            return dy;
+        }
+        let x = self.value(f, t, from);
+        f.name(format!("layer/{norm}/gradient"));
+        self.norm_gradient(f, t.weights, grads, (norm, ""), (x, dy))
     }
 
     /// The gradient of the MLP's input `h2` from that of its output.
@@ -376,6 +428,7 @@ impl Block<'_> {
             o: self.value(f, t, "o"),
             log_sum: self.value(f, t, "log_sum"),
         };
+        let dm = self.post_gradient(f, t, grads, ("out", "post_attention_norm"), dm);
         f.name("layer/attention/out/gradient");
         let go = self.product_gradient(f, t, grads, (known.o, dm), ("wo", "bo"));
         f.name("layer/attention/core/gradient");

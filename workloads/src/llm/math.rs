@@ -23,6 +23,22 @@ fn all_but_last(dims: &[i64]) -> Vec<i64> {
     (0..dims.len() as i64 - 1).collect()
 }
 
+/// The factors of a norm along the last dimension of `dims`, in f32.
+fn factors(f: F<'_, '_>, kind: Norm, weight: ValueId, dims: &[i64]) -> ValueId {
+    let weight = along_last(f, weight, dims);
+    if kind == Norm::RmsFromOne { f.binary_scalar(Opcode::Add, weight, 1.0) } else { weight }
+}
+
+/// `x` bounded to `cap tanh(x / cap)`, and what that changes by with `x`.
+pub(super) fn bounded(f: F<'_, '_>, x: ValueId, cap: f64) -> (ValueId, ValueId) {
+    let t = f.binary_scalar(Opcode::Multiply, x, 1.0 / cap);
+    let t = f.unary(Opcode::Tanh, t);
+    let square = f.mul(t, t);
+    let one = f.splat(f.ty(t), 1.0);
+    let slope = f.binary(Opcode::Subtract, one, square);
+    (f.binary_scalar(Opcode::Multiply, t, cap), slope)
+}
+
 /// A vector along the last dimension of `dims`, in f32.
 fn along_last(f: F<'_, '_>, v: ValueId, dims: &[i64]) -> ValueId {
     let v = f.convert(v, DType::F32);
@@ -67,7 +83,7 @@ pub(super) fn norm(
     let ty = f.ty(x);
     let (wide, factor) = normalised(f, kind, x, epsilon);
     let unit = f.mul(wide, factor);
-    let weight = along_last(f, weight, &ty.dims);
+    let weight = factors(f, kind, weight, &ty.dims);
     let mut y = f.mul(unit, weight);
     if let Some(bias) = bias {
         let bias = along_last(f, bias, &ty.dims);
@@ -90,7 +106,7 @@ pub(super) fn norm_gradient(
     let (wide, factor) = normalised(f, kind, x, epsilon);
     let unit = f.mul(wide, factor);
     let dy = f.convert(dy, DType::F32);
-    let weight = along_last(f, weight, &ty.dims);
+    let weight = factors(f, kind, weight, &ty.dims);
     let du = f.mul(dy, weight);
     let product = f.mul(du, unit);
     let along = mean(f, product);

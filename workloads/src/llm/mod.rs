@@ -37,7 +37,7 @@ pub use experts::Routing;
 pub use fit::{MeshRequest, check_batch, default_batch, default_decode_batch};
 pub use layer::{Keep, Remat};
 pub use mesh::{Axis, Mesh};
-pub use models::{Experts, Latent, MODELS, Mlp, Model, Norm, UsefulFlops};
+pub use models::{Experts, Latent, MODELS, Mlp, Model, Norm, UsefulFlops, Window};
 pub use narrow::Products;
 pub use optimizer::{BETA1, BETA2, EPSILON, Optimizer, RATE};
 pub use serve::{Phase, ServedBytes};
@@ -123,6 +123,14 @@ impl Options {
                     "latent attention needs sizes of heads, an even part that rotates, and a key per head".into(),
                 );
             }
+        }
+        if let Some(w) = m.window
+            && (w.size < 1 || w.every < 1 || m.experts.is_some_and(|e| e.dense_layers % w.every != 0))
+        {
+            return refuse(format!("a window of {} positions, but for one of {} layers", w.size, w.every));
+        }
+        if m.post_norms && (m.experts.is_some() || m.norm == Norm::Layer) {
+            return refuse("norms behind experts or with biases are not there".into());
         }
         if let Some(e) = m.experts {
             self.check_experts(m, e)?;

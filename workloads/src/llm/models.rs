@@ -7,6 +7,8 @@ use super::Phase;
 pub enum Norm {
     /// Root mean square, a factor per channel.
     Rms,
+    /// Root mean square, one plus a factor per channel.
+    RmsFromOne,
     /// Mean and variance, a factor and a bias per channel; products have biases too.
     Layer,
 }
@@ -61,6 +63,17 @@ pub struct Latent {
     pub value: i64,
 }
 
+/// Layers that see only the last positions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    /// Positions that a query of such a layer sees, its own included.
+    pub size: i64,
+    /// The last of every so many layers sees all positions.
+    pub every: i64,
+    /// Base of the rotary positions of layers that do not.
+    pub rope_base: f64,
+}
+
 /// A decoder-only model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Model {
@@ -96,6 +109,18 @@ pub struct Model {
     pub rope_base: Option<f64>,
     /// Longest sequence.
     pub context: i64,
+    /// Layers that see only the last positions, if it has them.
+    pub window: Option<Window>,
+    /// Size whose root divides scores, if it is not that of a head.
+    pub score_dim: Option<i64>,
+    /// Bound `c` of scores `x`, which become `c tanh(x / c)`.
+    pub score_cap: Option<f64>,
+    /// The same for logits.
+    pub logit_cap: Option<f64>,
+    /// Whether the results of attention and of the MLP are normalised before they are added.
+    pub post_norms: bool,
+    /// Whether the embedding's rows are multiplied by the root of the width.
+    pub scaled_embedding: bool,
     /// Experts, if it has them.
     pub experts: Option<Experts>,
     /// Latent attention, if it has that.
@@ -119,6 +144,12 @@ const QWEN3: Model = Model {
     qk_norm: true,
     rope_base: Some(1e6),
     context: 40_960,
+    window: None,
+    score_dim: None,
+    score_cap: None,
+    logit_cap: None,
+    post_norms: false,
+    scaled_embedding: false,
     experts: None,
     latent: None,
 };
@@ -130,16 +161,36 @@ const LLAMA31: Model =
 const LLAMA2: Model =
     Model { vocab: 32_000, epsilon: 1e-5, qk_norm: false, rope_base: Some(1e4), context: 4096, ..QWEN3 };
 
-/// Without the scaling of the embedding and of norms, a multiplication each.
 const GEMMA: Model = Model {
     dim: 256,
     vocab: 256_000,
     tied: true,
+    norm: Norm::RmsFromOne,
     mlp: Mlp::GatedGelu,
     qk_norm: false,
     rope_base: Some(1e4),
     context: 8192,
+    scaled_embedding: true,
     ..QWEN3
+};
+
+const GEMMA2: Model = Model {
+    window: Some(Window { size: 4096, every: 2, rope_base: 1e4 }),
+    score_cap: Some(50.0),
+    logit_cap: Some(30.0),
+    post_norms: true,
+    ..GEMMA
+};
+
+/// Text only, and without the rescaling of rotary frequencies for long contexts, which changes numbers but no operation.
+const GEMMA3: Model = Model {
+    vocab: 262_144,
+    qk_norm: true,
+    rope_base: Some(1e6),
+    context: 131_072,
+    window: Some(Window { size: 1024, every: 6, rope_base: 1e4 }),
+    post_norms: true,
+    ..GEMMA
 };
 
 const GPT_OSS: Model = Model {
@@ -152,6 +203,7 @@ const GPT_OSS: Model = Model {
     qk_norm: false,
     rope_base: Some(1.5e5),
     context: 131_072,
+    window: Some(Window { size: 128, every: 2, rope_base: 1.5e5 }),
     ..QWEN3
 };
 
@@ -186,6 +238,22 @@ pub static MODELS: &[Model] = &[
         name: "gemma-7b", source: "huggingface.co/google/gemma-7b config.json", layers: 28, d: 3072, ff: 24_576, heads: 16, kv_heads: 16, ..GEMMA
     },
     Model {
+        name: "gemma2-9b", source: "huggingface.co/google/gemma-2-9b config.json", layers: 42, d: 3584, ff: 14_336, heads: 16, ..GEMMA2
+    },
+    Model {
+        name: "gemma2-27b", source: "huggingface.co/google/gemma-2-27b config.json", layers: 46, d: 4608, ff: 36_864, heads: 32, kv_heads: 16,
+        dim: 128, score_dim: Some(144), ..GEMMA2
+    },
+    Model {
+        name: "gemma3-4b", source: "huggingface.co/google/gemma-3-4b-pt config.json", layers: 34, d: 2560, ff: 10_240, heads: 8, kv_heads: 4,
+        ..GEMMA3
+    },
+    Model { name: "gemma3-12b", source: "huggingface.co/google/gemma-3-12b-pt config.json", layers: 48, d: 3840, ff: 15_360, heads: 16, ..GEMMA3 },
+    Model {
+        name: "gemma3-27b", source: "huggingface.co/google/gemma-3-27b-pt config.json", layers: 62, d: 5376, ff: 21_504, heads: 32, kv_heads: 16,
+        dim: 128, score_dim: Some(168), ..GEMMA3
+    },
+    Model {
         name: "gpt3-175b", source: "arXiv:2005.14165 table 2.1; vocabulary and context of GPT-2", layers: 96, d: 12_288, ff: 49_152, heads: 96,
         kv_heads: 96, vocab: 50_257, tied: true, norm: Norm::Layer, mlp: Mlp::Gelu, epsilon: 1e-5, qk_norm: false, rope_base: None, context: 2048, ..QWEN3
     },
@@ -195,11 +263,11 @@ pub static MODELS: &[Model] = &[
         experts: Some(Experts { count: 8, active: 2, shared: 0, ff: 14_336, dense_layers: 0 }), ..QWEN3
     },
     Model {
-        name: "gpt-oss-20b", source: "huggingface.co/openai/gpt-oss-20b config.json, without sinks, windows and biases", layers: 24,
+        name: "gpt-oss-20b", source: "huggingface.co/openai/gpt-oss-20b config.json, without sinks and biases", layers: 24,
         experts: Some(Experts { count: 32, active: 4, shared: 0, ff: 2880, dense_layers: 0 }), ..GPT_OSS
     },
     Model {
-        name: "gpt-oss-120b", source: "huggingface.co/openai/gpt-oss-120b config.json, without sinks, windows and biases", layers: 36,
+        name: "gpt-oss-120b", source: "huggingface.co/openai/gpt-oss-120b config.json, without sinks and biases", layers: 36,
         experts: Some(Experts { count: 128, active: 4, shared: 0, ff: 2880, dense_layers: 0 }), ..GPT_OSS
     },
     Model {
@@ -226,6 +294,11 @@ pub(super) const NAMES: &[&str] = &[
     "mistral-7b",
     "gemma-2b",
     "gemma-7b",
+    "gemma2-9b",
+    "gemma2-27b",
+    "gemma3-4b",
+    "gemma3-12b",
+    "gemma3-27b",
     "gpt3-175b",
     "mixtral-8x7b",
     "gpt-oss-20b",
@@ -241,7 +314,7 @@ pub struct UsefulFlops {
     /// of experts those that a token visits.
     pub weights: u128,
     /// `12 layers heads dim seq` a token: scores and weighted values of all pairs of positions, as PaLM (arXiv:2204.02311, appendix B)
-    /// and most reports count them, though a causal model needs half.
+    /// and most reports count them, though a causal model needs half. Layers with a window count it in the place of `seq`, as in MaxText.
     pub attention: u128,
     /// Of attention, what masks leave: half of it where all positions are computed at once.
     pub visible: u128,
@@ -268,6 +341,27 @@ impl Model {
     /// Sizes of a head's key and of its value.
     pub(super) fn head(&self) -> (i64, i64) {
         self.latent.map_or((self.dim, self.dim), |l| (l.nope.saturating_add(l.rope), l.value))
+    }
+
+    /// How many layers follow each other before they repeat.
+    pub(super) fn period(&self) -> i64 {
+        self.window.map_or(1, |w| w.every.max(1))
+    }
+
+    /// The window of layer `layer`, if it does not see all positions.
+    pub(super) fn window_of(&self, layer: i64) -> Option<i64> {
+        self.window.filter(|w| (layer + 1) % w.every.max(1) != 0).map(|w| w.size)
+    }
+
+    /// Bases of rotary positions: of layers that see all positions, then of those with a window if it is another.
+    pub(super) fn rope_bases(&self) -> Vec<f64> {
+        let local = self.window.map(|w| w.rope_base).filter(|b| Some(*b) != self.rope_base);
+        self.rope_base.into_iter().flat_map(|base| std::iter::once(base).chain(local)).collect()
+    }
+
+    /// Positions that queries of all layers see of `seq`, added up, those that a causal mask hides included.
+    fn seen(&self, seq: i64) -> i64 {
+        (0..self.layers).map(|l| self.window_of(l).map_or(seq, |w| w.min(seq))).sum()
     }
 
     /// Channels of a head that rotate with the position.
@@ -314,7 +408,7 @@ impl Model {
         let tokens = i128::from(batch) * i128::from(seq);
         let n = self.layers * self.attention_weights() + self.mlp_weights(true) + self.vocab * self.d;
         let (key, value) = self.head();
-        let pairs = 6 * i128::from(self.layers) * i128::from(self.heads) * i128::from(key + value) * i128::from(seq);
+        let pairs = 6 * i128::from(self.heads) * i128::from(key + value) * i128::from(self.seen(seq));
         let flops = |v: i128| u128::try_from(v).unwrap_or(0);
         let attention = flops(pairs * tokens);
         UsefulFlops { weights: flops(6 * i128::from(n) * tokens), attention, visible: attention / 2 }
@@ -337,8 +431,8 @@ impl Model {
         let flops = |v: i128| u128::try_from(v).unwrap_or(0);
         let layers = i128::from(self.layers * self.attention_weights() + self.mlp_weights(true));
         let weights = flops(2 * (layers * tokens + i128::from(self.vocab * self.d) * sequences));
-        let pairs = 2 * i128::from(self.layers) * i128::from(self.heads) * i128::from(key + value);
-        let attention = flops(pairs * i128::from(context) * tokens);
+        let pairs = 2 * i128::from(self.heads) * i128::from(key + value) * i128::from(self.seen(context));
+        let attention = flops(pairs * tokens);
         UsefulFlops { weights, attention, visible: if decode { attention } else { attention / 2 } }
     }
 }
@@ -358,13 +452,27 @@ mod tests {
     #[test]
     fn parameters_are_those_published() {
         let published = [
-            0.6, 8.2, 32.8, 235.0, 6.74, 69.0, 8.03, 30.5, 8.0, 70.6, 405.0, 7.24, 2.51, 8.54, 175.0, 46.7, 20.9,
-            116.8, 671.0,
+            0.6, 8.2, 32.8, 235.0, 6.74, 69.0, 8.03, 30.5, 8.0, 70.6, 405.0, 7.24, 2.51, 8.54, 9.24, 27.2, 3.88, 11.8,
+            27.0, 175.0, 46.7, 20.9, 116.8, 671.0,
         ];
         for (m, want) in MODELS.iter().zip(published) {
             let found = m.parameters() as f64 / 1e9;
             assert!((found - want).abs() < 0.012 * want, "{}: {found} for {want}", m.name);
         }
+    }
+
+    // Oracle: by hand; the pattern of gemma3 and what MaxText counts of it.
+    #[test]
+    fn layers_with_windows() {
+        let m = Model::find("gemma3-12b").unwrap();
+        let pattern: Vec<bool> = (0..7).map(|l| m.window_of(l).is_some()).collect();
+        assert_eq!(pattern, [true, true, true, true, true, false, true]);
+        assert_eq!(m.rope_bases(), [1e6, 1e4]);
+        let flops = m.useful_flops(1, 32_768);
+        assert_eq!(flops.attention, 12 * 16 * 256 * 32_768 * (40 * 1024 + 8 * 32_768));
+        let decode = m.step_flops(3, 0, Phase::Decode { context: 2048 });
+        assert_eq!(decode.attention, 3 * 4 * 16 * 256 * (40 * 1024 + 8 * 2048));
+        assert_eq!(decode.visible, decode.attention);
     }
 
     // Oracle: the formula by hand: 6 * (32 * 218,103,808 + 128256 * 4096) + 12 * 32 * 32 * 128 * 4096 for each of 4096 tokens.

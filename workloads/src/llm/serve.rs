@@ -4,6 +4,7 @@
 //! A cache is allocated once for `context` positions and updated in place: `(layers, batch, key heads, context, channels)`, so that what a
 //! head reads lies together. Devices hold the sequences of their part of the batch and the heads of their part of the tensors. All
 //! sequences are at the same position, which is an operand; what lies behind it is read and masked, so that time does not depend on it.
+//! Layers that see only a window of positions have caches of that length, in which positions go round.
 //!
 //! Latent attention caches the latent vectors and the rotated part of the key, which all heads share; decode multiplies the projections of
 //! keys and values into queries and outputs instead (arXiv:2405.04434, section 2.1.3).
@@ -16,7 +17,7 @@ use tpusim_isa::num::DType;
 use super::layer::{Block, Tape};
 use super::math;
 use super::mesh::{Axis, BATCH, Cut, Mesh};
-use super::step::{Stage, Step, counted, layer_of};
+use super::step::{Stage, Step, Tables, counted, layer_of};
 use super::weights::{Named, Weight};
 use super::{Model, Options};
 use crate::WorkloadError;
@@ -62,27 +63,51 @@ pub struct ServedBytes {
     pub cache: u64,
 }
 
-/// An array of a stage's cache: one layer of it.
+/// An array of a stage's cache.
 struct Store {
     name: &'static str,
-    /// Sequences, key heads, positions, channels.
-    dims: [i64; 4],
+    /// Layers, sequences, key heads, positions, channels.
+    dims: [i64; 5],
     cut: Cut,
 }
 
-fn stores(b: &Block<'_>, context: i64) -> Vec<Store> {
-    let m = b.model;
-    let store = |name, heads, dim, cut: &[Axis]| {
-        let cut = vec![BATCH.to_vec(), cut.to_vec(), Vec::new(), Vec::new()];
-        Store { name, dims: [b.batch, heads, context, dim], cut }
-    };
-    match m.latent {
-        Some(l) => vec![store("latent", 1, l.kv_rank, &[]), store("rope", 1, l.rope, &[])],
-        None => {
-            let heads = &heads_cut(m, &b.mesh)[0];
-            vec![store("k", m.kv_heads, m.dim, heads), store("v", m.kv_heads, m.dim, heads)]
+/// Arrays of a layer's cache.
+const PER_LAYER: usize = 2;
+
+/// Those of layers that see all positions, then those of layers with a window.
+fn stores(stage: &Stage<'_>, context: i64) -> Vec<Store> {
+    let (m, mut list) = (stage.block.model, Vec::new());
+    for local in [false, true] {
+        let layers: Vec<i64> = (0..stage.period).filter(|j| stage.layer(*j).window.is_some() == local).collect();
+        let Some(first) = layers.first() else { continue };
+        let b = stage.layer(*first);
+        let count = layers.len() as i64 * (stage.layers / stage.period);
+        let mut store = |names: [&'static str; 2], heads, dim, cut: &[Axis]| {
+            let cut = vec![Vec::new(), BATCH.to_vec(), cut.to_vec(), Vec::new(), Vec::new()];
+            let name = if local { names[1] } else { names[0] };
+            list.push(Store { name, dims: [count, b.batch, heads, b.positions(context), dim], cut });
+        };
+        match m.latent {
+            Some(l) => {
+                store(["latent", "local_latent"], 1, l.kv_rank, &[]);
+                store(["rope", "local_rope"], 1, l.rope, &[]);
+            }
+            None => {
+                let heads = &heads_cut(m, &b.mesh)[0];
+                store(["k", "local_k"], m.kv_heads, m.dim, heads);
+                store(["v", "local_v"], m.kv_heads, m.dim, heads);
+            }
         }
     }
+    list
+}
+
+/// Of the arrays of [`stores`], the first of layer `j` of an iteration, and how many layers of its kind come before it, of how many.
+fn place_of(stage: &Stage<'_>, j: i64) -> (usize, i64, i64) {
+    let local = |j: i64| stage.layer(j).window.is_some();
+    let alike = |n: i64| (0..n).filter(|k| local(*k) == local(j)).count() as i64;
+    let others = (0..stage.period).any(|k| !local(k));
+    (if local(j) && others { PER_LAYER } else { 0 }, alike(j), alike(stage.period))
 }
 
 /// Axes that cut key heads, and those that cut the query heads of one: few key heads are whole on every device.
@@ -182,8 +207,8 @@ pub(super) fn bytes(m: &Model, o: &Options, phase: Phase) -> Option<ServedBytes>
     let head = if m.tied { "embedding" } else { "head" };
     let table = step.model.iter().find(|w| w.name == head);
     weights += table.map_or(0, |w| w.dims.iter().product::<i64>() * width / o.mesh.tensor.max(1));
-    let all = step.stages.iter().flat_map(|s| stores(&s.block, context).into_iter().map(|c| (s.layers, c)));
-    let cache = all.map(|(layers, c)| layers * of(&c.dims, &c.cut, &Axis::ALL)).sum::<i64>();
+    let all = step.stages.iter().flat_map(|s| stores(s, context));
+    let cache = all.map(|c| of(&c.dims, &c.cut, &Axis::ALL)).sum::<i64>();
     Some(ServedBytes { weights: weights.unsigned_abs(), cache: cache.unsigned_abs() })
 }
 
@@ -205,12 +230,10 @@ impl Served<'_> {
         let mut caches = Vec::new();
         let draw = Draw::Normal { mean: 0.0, deviation: 1.0 };
         for stage in &step.stages {
-            for s in stores(&stage.block, self.context) {
-                let dims = [&[stage.layers], s.dims.as_slice()].concat();
-                let cut: Cut = std::iter::once(Vec::new()).chain(s.cut).collect();
+            for s in stores(stage, self.context) {
                 let name = format!("cache/{}/{}", stage.name, s.name);
-                let ty = TensorType::new(dims, b.dtype);
-                caches.push(step.parameter(f, &name, ty, (&cut, draw), Some(caches.len()))?);
+                let ty = TensorType::new(s.dims, b.dtype);
+                caches.push(step.parameter(f, &name, ty, (&s.cut, draw), Some(caches.len()))?);
             }
         }
         let batch: Cut = vec![BATCH.to_vec()];
@@ -235,13 +258,13 @@ impl Served<'_> {
         x = self.positioned(f, &outer, x, position);
         x = b.spread(f, x);
         f.name("rope");
-        let tables = b.model.rope_base.map(|base| self.tables(f, base, position));
+        let tables: Tables = b.model.rope_bases().iter().map(|base| self.tables(f, *base, position)).collect();
         let (mut held, mut results) = (caches.as_slice(), Vec::new());
         for stage in &step.stages {
             let (own, rest) = stacks.split_at(stage.weights.len().min(stacks.len()));
-            let count = stores(&stage.block, self.context).len();
+            let count = stores(stage, self.context).len();
             let (cache, after) = held.split_at(count.min(held.len()));
-            let (y, cache) = self.layers(f, stage, own, tables, (x, cache), position);
+            let (y, cache) = self.layers(f, stage, own, &tables, (x, cache), position);
             results.extend(cache);
             (x, stacks, held) = (y, rest, after);
         }
@@ -277,30 +300,42 @@ impl Served<'_> {
         f: F<'_, '_>,
         stage: &Stage<'_>,
         stacks: &[ValueId],
-        tables: Option<(ValueId, ValueId)>,
+        tables: &Tables,
         (x, cache): (ValueId, &[ValueId]),
         position: Option<ValueId>,
     ) -> (ValueId, Vec<ValueId>) {
         f.name("layers");
         let fixed: Vec<ValueId> = stage.fixed(stacks, tables).into_iter().chain(position).collect();
         let state = [&[x], cache].concat();
-        let done = counted(f, stage.layers, &fixed, &state, |f, i, fixed, state| {
-            let [x, cache @ ..] = state else { return Vec::new() };
+        let done = counted(f, stage.layers / stage.period, &fixed, &state, |f, i, fixed, state| {
+            let Some((first, held)) = state.split_first() else { return Vec::new() };
+            let (mut x, mut cache) = (*first, held.to_vec());
             let position = position.and(fixed.last().copied());
-            let (weights, tables) = stage.of_layer(f, fixed, i);
-            let mut tape = Tape { weights: &weights, tables, x: *x, known: Named::default() };
-            let b = &stage.block;
-            let new = b.cached(f, &mut tape);
-            f.name("layer/cache");
-            let cache: Vec<ValueId> = cache.iter().zip(new).map(|(stack, v)| put(f, *stack, v, i, position)).collect();
-            if let Some(at) = position {
-                let layer: Vec<ValueId> = cache.iter().map(|s| layer_of(f, *s, i)).collect();
-                let o = b.attend(f, &mut tape, &layer, at);
-                tape.known.set("o", o);
+            for j in 0..stage.period {
+                let (b, number) = (stage.layer(j), stage.number(f, i, j));
+                let (weights, tables) = stage.of_layer(f, fixed, number);
+                let mut tape = Tape { weights: &weights, tables: b.tables(&tables), x, known: Named::default() };
+                let new = b.cached(f, &mut tape, self.context);
+                f.name("layer/cache");
+                let (from, before, alike) = place_of(stage, j);
+                let mut at = f.binary_scalar(Opcode::Multiply, i, alike as f64);
+                at = f.binary_scalar(Opcode::Add, at, before as f64);
+                let slot = position.map(|p| f.binary_scalar(Opcode::Remainder, p, b.positions(self.context) as f64));
+                let own = cache.iter_mut().skip(from).take(PER_LAYER);
+                let mut layer = Vec::new();
+                for (stack, v) in own.zip(new) {
+                    *stack = put(f, *stack, v, at, slot);
+                    layer.push(*stack);
+                }
+                if let Some(position) = position {
+                    let layer: Vec<ValueId> = layer.iter().map(|s| layer_of(f, *s, at)).collect();
+                    let o = b.attend(f, &mut tape, &layer, position);
+                    tape.known.set("o", o);
+                }
+                x = b.forward(f, &mut tape);
+                f.name("layers");
             }
-            let y = b.forward(f, &mut tape);
-            f.name("layers");
-            [&[y], cache.as_slice()].concat()
+            [&[x], cache.as_slice()].concat()
         });
         match done.split_first() {
             Some((y, cache)) => (*y, cache.to_vec()),
@@ -316,7 +351,10 @@ impl Served<'_> {
         let last = f.reshape(last, &[b.batch, m.d]);
         let last = b.mesh.constrain(f, last, &[BATCH, &[]]);
         let h = b.norm(f, outer, "final_norm", last);
-        let (logits, _) = self.step.logits(f, outer, h, DType::F32);
+        let (mut logits, _) = self.step.logits(f, outer, h, DType::F32);
+        if let Some(cap) = m.logit_cap {
+            logits = math::bounded(f, logits, cap).0;
+        }
         f.name("argmax");
         let dims = f.dims(logits);
         let max = f.reduce(ReduceKind::Max, logits, &[1]);
@@ -349,8 +387,37 @@ fn dot(f: F<'_, '_>, a: ValueId, b: ValueId, over: (i64, i64)) -> ValueId {
 }
 
 impl Block<'_> {
-    /// What a layer's cache keeps of the tokens at hand, `(batch, key heads, tokens, channels)`.
-    fn cached(&self, f: F<'_, '_>, t: &mut Tape<'_>) -> Vec<ValueId> {
+    /// Positions of the layer's cache, of `context`: a window goes round in as many as it sees.
+    fn positions(&self, context: i64) -> i64 {
+        self.window.map_or(context, |w| w.min(context))
+    }
+
+    /// What a layer's cache keeps of the tokens at hand, `(batch, key heads, tokens, channels)`: the last ones that it holds, each at its position
+    /// modulo the cache's length.
+    fn cached(&self, f: F<'_, '_>, t: &mut Tape<'_>, context: i64) -> Vec<ValueId> {
+        let (n, held) = (self.seq, self.positions(context));
+        let all = self.made(f, t);
+        if n <= held {
+            return all;
+        }
+        // Token `n - held + k` goes to place `(n + k) mod held`.
+        let first = held - n % held;
+        let part = |f: F<'_, '_>, x: ValueId, from: i64, to: i64| {
+            let mut limit = f.dims(x);
+            if let Some(l) = limit.get_mut(2) {
+                *l = to;
+            }
+            f.slice(x, &[0, 0, from, 0], &limit)
+        };
+        let turned = |x: &ValueId| {
+            let (a, b) = (part(f, *x, n - held, n - held + first), part(f, *x, n - held + first, n));
+            if first == held { a } else { f.concatenate(&[b, a], 2) }
+        };
+        all.iter().map(turned).collect()
+    }
+
+    /// Keys and values of the tokens at hand, or what they are made from.
+    fn made(&self, f: F<'_, '_>, t: &mut Tape<'_>) -> Vec<ValueId> {
         if let Some(l) = &self.model.latent {
             let [latent, shared] = self.latent_cached(f, t, l);
             let by_head = |f: F<'_, '_>, x, n| f.reshape(x, &[self.batch, 1, self.seq, n]);
@@ -394,7 +461,10 @@ impl Block<'_> {
                 (f.add(a, b), first)
             }
         };
-        let scores = f.binary_scalar(Opcode::Multiply, scores, 1.0 / (dim as f64).sqrt());
+        let mut scores = f.binary_scalar(Opcode::Multiply, scores, self.scale());
+        if let Some(cap) = m.score_cap {
+            scores = math::bounded(f, scores, cap).0;
+        }
         f.name("layer/attention/softmax");
         let dims = f.dims(scores);
         let place = f.iota(TensorType::new(dims.clone(), DType::I32), 3);

@@ -82,27 +82,45 @@ pub(super) struct Step<'a> {
     pub model: Vec<Weight>,
 }
 
-/// Layers that are alike: a loop over them, forward and back.
+/// Layers that are alike, but for windows, which repeat: a loop over them, forward and back.
 pub(super) struct Stage<'a> {
     /// What the names of its weights begin with.
     pub name: &'static str,
+    /// Number of the first layer.
+    pub first: i64,
     pub layers: i64,
+    /// Layers of an iteration.
+    pub period: i64,
     pub block: Block<'a>,
     /// Weights of a layer.
     pub weights: Vec<Weight>,
 }
 
-/// The layers of `m`, in one stage if all are alike.
+/// The layers of `m`, in one stage if all are alike. What is left of the last repetition is a stage of its own.
 fn stages<'a>(m: &Model, o: &Options, block: Block<'a>) -> Vec<Stage<'a>> {
-    let stage = |name, layers, block: Block<'a>| {
-        let experts = block.experts.map(|d| d.experts);
-        Stage { name, layers, block, weights: of_layer(m, block.ff, experts.as_ref(), &o.mesh) }
+    let (dense, routed) = match m.experts {
+        None => (0, block),
+        Some(e) => {
+            let ff = e.shared.saturating_mul(e.ff);
+            (e.dense_layers, Block { ff, experts: Some(o.dispatch(e)), ..block })
+        }
     };
-    let Some(e) = m.experts else { return vec![stage("layers", m.layers, block)] };
-    let routed = Block { ff: e.shared.saturating_mul(e.ff), experts: Some(o.dispatch(e)), ..block };
-    let all = [stage("dense", e.dense_layers, block), stage("layers", m.layers - e.dense_layers, routed)];
-    all.into_iter().filter(|s| s.layers > 0).collect()
+    let rest = (m.layers - dense) % m.period();
+    let all = [("dense", dense, block), ("layers", m.layers - dense - rest, routed), ("tail", rest, routed)];
+    let mut first = 0;
+    let mut list = Vec::new();
+    for (name, layers, block) in all.into_iter().filter(|s| s.1 > 0) {
+        let period = if layers % m.period() == 0 { m.period() } else { layers };
+        let experts = block.experts.map(|d| d.experts);
+        let weights = of_layer(m, block.ff, experts.as_ref(), &o.mesh);
+        list.push(Stage { name, first, layers, period, block, weights });
+        first += layers;
+    }
+    list
 }
+
+/// Cosines and sines of rotary positions, for each base of [`Model::rope_bases`].
+pub(super) type Tables = Vec<(ValueId, ValueId)>;
 
 /// The program: weights, moments, steps so far, tokens and targets to the next weights, moments, steps, and the loss.
 pub(super) fn build(m: &Model, o: &Options) -> Result<Verified<Module>, WorkloadError> {
@@ -128,6 +146,7 @@ impl<'a> Step<'a> {
             gradient: o.weights,
             remat: o.remat,
             products: o.products,
+            window: None,
             ff: m.ff,
             experts: None,
         };
@@ -277,7 +296,14 @@ impl Step<'_> {
         f.name("embedding");
         let table = outer.get(f, "embedding");
         let rows = f.take_rows(table, tokens);
-        f.convert(rows, self.block.dtype)
+        let x = f.convert(rows, self.block.dtype);
+        self.scaled_embedding(f, x)
+    }
+
+    /// The embedding's rows, or their gradient, as the model scales them.
+    fn scaled_embedding(&self, f: F<'_, '_>, x: ValueId) -> ValueId {
+        let m = self.block.model;
+        if m.scaled_embedding { f.binary_scalar(Opcode::Multiply, x, (m.d as f64).sqrt()) } else { x }
     }
 
     /// The normalised `h` times the matrix of logits, `(.., vocabulary)`; with the name of the matrix, and which of its dimensions is not
@@ -324,11 +350,12 @@ impl Step<'_> {
         }
         let x = b.spread(f, x);
         f.name("rope");
-        let tables = m.rope_base.map(|base| math::rope_tables(f, (b.seq, None), m.rotated(), base));
+        let bases = m.rope_bases();
+        let tables: Tables = bases.iter().map(|b| math::rope_tables(f, (self.o.seq, None), m.rotated(), *b)).collect();
         let (mut x, mut rest, mut passed) = (x, stacks, Vec::new());
         for stage in &self.stages {
             let (own, after) = rest.split_at(stage.weights.len().min(rest.len()));
-            let (y, kept) = stage.forward(f, own, tables, x);
+            let (y, kept) = stage.forward(f, own, &tables, x);
             passed.push((stage, own, kept));
             (x, rest) = (y, after);
         }
@@ -336,26 +363,35 @@ impl Step<'_> {
         let (mut dx, loss) = self.loss(f, outer, &mut grads, x, targets);
         let mut stacked = Vec::new();
         for (stage, own, kept) in passed.iter().rev() {
-            let (d, of) = stage.backward(f, own, tables, kept, dx);
+            let (d, of) = stage.backward(f, own, &tables, kept, dx);
             stacked = [of, stacked].concat();
             dx = d;
         }
         f.name("embedding/gradient");
+        let dx = self.scaled_embedding(f, dx);
         self.embedding_gradient(f, &mut grads, tokens, dx);
         let outer = grads.in_order(f, self.model.iter().map(|w| w.name));
         ([stacked, outer].concat(), loss)
     }
 }
 
-impl Stage<'_> {
+impl<'a> Stage<'a> {
+    /// Layer `j` of an iteration.
+    pub fn layer(&self, j: i64) -> Block<'a> {
+        Block { window: self.block.model.window_of(self.first + j), ..self.block }
+    }
+
+    /// The number within the stage of layer `j` of iteration `i`.
+    pub fn number(&self, f: F<'_, '_>, i: ValueId, j: i64) -> ValueId {
+        if self.period == 1 {
+            return i;
+        }
+        let first = f.binary_scalar(Opcode::Multiply, i, self.period as f64);
+        f.binary_scalar(Opcode::Add, first, j as f64)
+    }
+
     /// The output of the last layer, and stacks of what layers keep, their inputs first.
-    fn forward(
-        &self,
-        f: F<'_, '_>,
-        stacks: &[ValueId],
-        tables: Option<(ValueId, ValueId)>,
-        x: ValueId,
-    ) -> (ValueId, Vec<ValueId>) {
+    fn forward(&self, f: F<'_, '_>, stacks: &[ValueId], tables: &Tables, x: ValueId) -> (ValueId, Vec<ValueId>) {
         let (b, layers) = (&self.block, self.layers);
         f.name("layers");
         let kept = b.kept();
@@ -364,17 +400,23 @@ impl Stage<'_> {
             std::iter::once(&input).chain(kept.iter().map(|k| &k.1)).map(|t| stack(f, layers, t)).collect();
         let fixed = self.fixed(stacks, tables);
         let state = [&[x], empty.as_slice()].concat();
-        let done = counted(f, layers, &fixed, &state, |f, i, fixed, state| {
-            let [x, kept_stacks @ ..] = state else { return Vec::new() };
-            let (weights, tables) = self.of_layer(f, fixed, i);
-            let mut tape = Tape { weights: &weights, tables, x: *x, known: Named::default() };
-            let y = b.forward(f, &mut tape);
-            f.name("layers/keep");
-            let made: Vec<ValueId> = kept.iter().map(|(name, _)| tape.known.get(f, name)).collect();
-            let made = [&[*x], made.as_slice()].concat();
-            let held: Vec<ValueId> =
-                kept_stacks.iter().zip(made).map(|(stack, v)| put_layer(f, *stack, v, i)).collect();
-            [&[y], held.as_slice()].concat()
+        let done = counted(f, layers / self.period, &fixed, &state, |f, i, fixed, state| {
+            let Some((mut x, held)) = state.split_first().map(|(x, held)| (*x, held.to_vec())) else {
+                return Vec::new();
+            };
+            let mut held = held;
+            for j in 0..self.period {
+                let (b, number) = (self.layer(j), self.number(f, i, j));
+                let (weights, tables) = self.of_layer(f, fixed, number);
+                let mut tape = Tape { weights: &weights, tables: b.tables(&tables), x, known: Named::default() };
+                let y = b.forward(f, &mut tape);
+                f.name("layers/keep");
+                let made: Vec<ValueId> = kept.iter().map(|(name, _)| tape.known.get(f, name)).collect();
+                let made = [&[x], made.as_slice()].concat();
+                held = held.iter().zip(made).map(|(stack, v)| put_layer(f, *stack, v, number)).collect();
+                x = y;
+            }
+            [&[x], held.as_slice()].concat()
         });
         match done.split_first() {
             Some((y, kept)) => (*y, kept.to_vec()),
@@ -383,19 +425,17 @@ impl Stage<'_> {
     }
 
     /// What loops over layers read and never change.
-    pub fn fixed(&self, stacks: &[ValueId], tables: Option<(ValueId, ValueId)>) -> Vec<ValueId> {
-        stacks.iter().copied().chain(tables.into_iter().flat_map(|(c, s)| [c, s])).collect()
+    pub fn fixed(&self, stacks: &[ValueId], tables: &Tables) -> Vec<ValueId> {
+        stacks.iter().copied().chain(tables.iter().flat_map(|(c, s)| [*c, *s])).collect()
     }
 
     /// The weights of layer `i` and the tables, from [`Self::fixed`] of a loop.
-    pub fn of_layer(&self, f: F<'_, '_>, fixed: &[ValueId], i: ValueId) -> (Named, Option<(ValueId, ValueId)>) {
+    pub fn of_layer(&self, f: F<'_, '_>, fixed: &[ValueId], i: ValueId) -> (Named, Tables) {
         f.name("layers/weights");
         let (stacks, rest) = fixed.split_at(self.weights.len().min(fixed.len()));
         let values: Vec<ValueId> = stacks.iter().map(|s| layer_of(f, *s, i)).collect();
-        let tables = match rest {
-            [cos, sin, ..] if self.block.model.rope_base.is_some() => Some((*cos, *sin)),
-            _ => None,
-        };
+        let pairs = rest.chunks_exact(2).take(self.block.model.rope_bases().len());
+        let tables = pairs.filter_map(|p| Some((*p.first()?, *p.last()?))).collect();
         (Named::new(self.weights.iter().map(|w| w.name), &values), tables)
     }
 
@@ -404,7 +444,7 @@ impl Stage<'_> {
         &self,
         f: F<'_, '_>,
         stacks: &[ValueId],
-        tables: Option<(ValueId, ValueId)>,
+        tables: &Tables,
         kept: &[ValueId],
         dx: ValueId,
     ) -> (ValueId, Vec<ValueId>) {
@@ -416,21 +456,27 @@ impl Stage<'_> {
         let fixed = [kept, &self.fixed(stacks, tables)].concat();
         let state = [&[dx], empty.as_slice()].concat();
         let names: Vec<&'static str> = b.kept().iter().map(|k| k.0).collect();
-        let done = counted(f, layers, &fixed, &state, |f, i, fixed, state| {
-            let [dy, grads @ ..] = state else { return Vec::new() };
+        let trips = layers / self.period;
+        let done = counted(f, trips, &fixed, &state, |f, i, fixed, state| {
+            let Some((mut dy, grads)) = state.split_first().map(|(dy, g)| (*dy, g.to_vec())) else { return Vec::new() };
+            let mut grads = grads;
             let (kept, fixed) = fixed.split_at(kept.len().min(fixed.len()));
-            let last = f.scalar(DType::I32, (layers - 1) as f64);
+            let last = f.scalar(DType::I32, (trips - 1) as f64);
             let i = f.binary(Opcode::Subtract, last, i);
-            let (weights, tables) = self.of_layer(f, fixed, i);
-            let known: Vec<ValueId> = kept.iter().map(|s| layer_of(f, *s, i)).collect();
-            let (x, known) = known.split_first().map_or((*dy, &[][..]), |(x, rest)| (*x, rest));
-            let known = Named::new(names.iter().copied(), known);
-            let mut tape = Tape { weights: &weights, tables, x, known };
-            let (dx, of) = b.backward(f, &mut tape, *dy);
-            f.name("layers/gradient/keep");
-            let of = of.in_order(f, self.weights.iter().map(|w| w.name));
-            let held: Vec<ValueId> = grads.iter().zip(of).map(|(stack, g)| put_layer(f, *stack, g, i)).collect();
-            [&[dx], held.as_slice()].concat()
+            for j in (0..self.period).rev() {
+                let (b, number) = (self.layer(j), self.number(f, i, j));
+                let (weights, tables) = self.of_layer(f, fixed, number);
+                let known: Vec<ValueId> = kept.iter().map(|s| layer_of(f, *s, number)).collect();
+                let (x, known) = known.split_first().map_or((dy, &[][..]), |(x, rest)| (*x, rest));
+                let known = Named::new(names.iter().copied(), known);
+                let mut tape = Tape { weights: &weights, tables: b.tables(&tables), x, known };
+                let (dx, of) = b.backward(f, &mut tape, dy);
+                f.name("layers/gradient/keep");
+                let of = of.in_order(f, self.weights.iter().map(|w| w.name));
+                grads = grads.iter().zip(of).map(|(stack, g)| put_layer(f, *stack, g, number)).collect();
+                dy = dx;
+            }
+            [&[dy], grads.as_slice()].concat()
         });
         match done.split_first() {
             Some((dx, grads)) => (*dx, grads.to_vec()),
@@ -450,7 +496,9 @@ impl Step<'_> {
         let w = f.convert(w, b.dtype);
         let vocabulary: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor]];
         f.name("loss");
-        let wide = f.convert(logits, DType::F32);
+        let mut wide = f.convert(logits, DType::F32);
+        let bounded = m.logit_cap.map(|cap| math::bounded(f, wide, cap));
+        wide = bounded.map_or(wide, |b| b.0);
         let dims = f.dims(wide);
         let max = f.reduce(ReduceKind::Max, wide, &[2]);
         let top = f.broadcast_along(max, &[0, 1], &dims);
@@ -476,7 +524,10 @@ impl Step<'_> {
         let p = f.unary(Opcode::Exponential, p);
         let hit = f.convert(hit, DType::F32);
         let d_logits = f.binary(Opcode::Subtract, p, hit);
-        let d_logits = f.binary_scalar(Opcode::Multiply, d_logits, share);
+        let mut d_logits = f.binary_scalar(Opcode::Multiply, d_logits, share);
+        if let Some((_, slope)) = bounded {
+            d_logits = f.mul(d_logits, slope);
+        }
         let d_logits = f.convert(d_logits, b.dtype);
         let d_logits = b.mesh.constrain(f, d_logits, vocabulary);
         f.name("logits/gradient");

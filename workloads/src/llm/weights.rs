@@ -31,8 +31,10 @@ fn matrix(name: &'static str, dims: &[i64], cut: &[&[Axis]], fan_in: i64) -> Wei
     one(name, dims, cut, Draw::Normal { mean: 0.0, deviation: (fan_in.max(1) as f64).sqrt().recip() })
 }
 
-fn scale(name: &'static str, n: i64) -> Weight {
-    one(name, &[n], &[WHOLE], Draw::Normal { mean: 1.0, deviation: 0.1 })
+/// Factors around one, or around zero if one is added to them.
+fn scale(norm: Norm, name: &'static str, n: i64) -> Weight {
+    let mean = if norm == Norm::RmsFromOne { 0.0 } else { 1.0 };
+    one(name, &[n], &[WHOLE], Draw::Normal { mean, deviation: 0.1 })
 }
 
 fn bias(name: &'static str, dims: &[i64], cut: &[&[Axis]]) -> Weight {
@@ -44,6 +46,7 @@ fn bias(name: &'static str, dims: &[i64], cut: &[&[Axis]]) -> Weight {
 pub(super) fn of_layer(m: &Model, ff: i64, experts: Option<&Experts>, mesh: &Mesh) -> Vec<Weight> {
     let Model { d, heads, kv_heads, dim, .. } = *m;
     let kv = if kv_heads % mesh.tensor.max(1) == 0 { TENSOR } else { WHOLE };
+    let scale = |name, n| scale(m.norm, name, n);
     let mut all = vec![scale("attention_norm", d)];
     match m.latent {
         None => all.extend([
@@ -63,6 +66,9 @@ pub(super) fn of_layer(m: &Model, ff: i64, experts: Option<&Experts>, mesh: &Mes
     let value = m.head().1;
     all.push(matrix("wo", &[heads, value, d], &[TENSOR, WHOLE, FSDP], heads * value));
     all.push(scale("mlp_norm", d));
+    if m.post_norms {
+        all.extend([scale("post_attention_norm", d), scale("post_mlp_norm", d)]);
+    }
     if ff > 0 {
         all.push(matrix("up", &[d, ff], &[FSDP, TENSOR], d));
         all.push(matrix("down", &[ff, d], &[TENSOR, FSDP], ff));
@@ -117,7 +123,7 @@ fn spread(w: &mut Weight, mesh: &Mesh) {
 /// Weights outside of the layers.
 pub(super) fn of_model(m: &Model, mesh: &Mesh) -> Vec<Weight> {
     let Model { d, vocab, .. } = *m;
-    let mut all = vec![matrix("embedding", &[vocab, d], &[WHOLE, FSDP], d), scale("final_norm", d)];
+    let mut all = vec![matrix("embedding", &[vocab, d], &[WHOLE, FSDP], d), scale(m.norm, "final_norm", d)];
     if m.norm == Norm::Layer {
         all.push(bias("final_norm_bias", &[d], &[WHOLE]));
     }
