@@ -8,12 +8,13 @@ use tpusim_isa::num::DType;
 use tpusim_isa::topology::Topology;
 use tpusim_sim::network::Cluster;
 use tpusim_traces::pod::PodReport;
+use tpusim_traces::routing::Experts;
 use tpusim_traces::serving::Serving;
 use tpusim_traces::training::Training;
 use tpusim_traces::units::memory;
 use tpusim_workloads::llm::{
-    Axis, MeshRequest, Model, Options, Phase, Products, check_batch, configure, default_batch, default_decode_batch,
-    served_bytes, step,
+    Axis, Imbalance, MeshRequest, Model, Options, Phase, Products, Routing, check_batch, configure, default_batch,
+    default_decode_batch, expert_loads, served_bytes, step, with_room,
 };
 
 use crate::failure::Failure;
@@ -64,6 +65,11 @@ pub struct ModelArgs {
     /// Tokens of a sequence [default: 4096, or as many as the model has positions]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..), help_heading = "Model")]
     seq: Option<i64>,
+    /// How unequally experts are chosen: zipf=S gives the expert of rank r a chance of r^-S, dirichlet=A draws chances of concentration A;
+    /// seed=N chooses the draw. Experts get room for the one that the most tokens choose, so that nothing is dropped, unless capacity=
+    /// says how much
+    #[arg(long, value_name = "zipf=S|dirichlet=A[,seed=N]", help_heading = "Model")]
+    imbalance: Option<Imbalance>,
     /// Time the step though it needs more HBM than the devices have
     #[arg(long, help_heading = "Model")]
     ignore_hbm_limit: bool,
@@ -80,6 +86,7 @@ impl ModelArgs {
         let given = [
             ("--step", self.step != StepArg::Train),
             ("--context", self.context.is_some()),
+            ("--imbalance", self.imbalance.is_some()),
             ("--mesh", self.mesh.is_some()),
             ("--batch", self.batch.is_some()),
             ("--seq", self.seq.is_some()),
@@ -139,6 +146,8 @@ pub struct Step {
     /// Copies of the model take the devices that the mesh leaves.
     copies: bool,
     ignore_hbm_limit: bool,
+    /// Experts have room for whatever comes.
+    room_for_all: bool,
 }
 
 impl Step {
@@ -179,9 +188,12 @@ impl Step {
             return Err(Failure::usage(format!("{key}= is for --step train")));
         }
         let (model, options) = configure(&parameters(name, &given)).map_err(Failure::usage)?;
+        let options = Options { imbalance: args.imbalance, ..options };
+        let room_for_all = !given.iter().any(|(k, _)| k == "capacity");
         let asked = args.mesh.clone().unwrap_or_default();
         let phase = args.phase(&model, &options)?;
-        let step = Step { model, options, phase, asked, copies, ignore_hbm_limit: args.ignore_hbm_limit };
+        let ignore_hbm_limit = args.ignore_hbm_limit;
+        let step = Step { model, options, phase, asked, copies, ignore_hbm_limit, room_for_all };
         step.on(cluster, batch.then_some(options.batch)).map_err(Failure::usage)
     }
 
@@ -207,7 +219,11 @@ impl Step {
             Phase::Train | Phase::Prefill { .. } => default_batch(&mesh, self.options.seq),
         });
         check_batch(&mesh, batch)?;
-        Ok(Step { options: Options { mesh, batch, ..self.options }, ..self.clone() })
+        let mut options = Options { mesh, batch, ..self.options };
+        if self.room_for_all && options.routing != Routing::Balanced {
+            options = with_room(&self.model, &options, self.phase);
+        }
+        Ok(Step { options, ..self.clone() })
     }
 
     /// The program.
@@ -218,6 +234,14 @@ impl Step {
     /// `report` with what the step reaches as training or serving.
     pub fn reported(&self, report: PodReport, chip: &ChipSpec) -> PodReport {
         let (m, o) = (&self.model, &self.options);
+        let experts = expert_loads(m, o, self.phase).map(|l| Experts {
+            imbalance: o.imbalance.map_or(String::new(), |i| i.to_string()),
+            hottest: l.hottest,
+            room: l.room,
+            dropped: l.dropped,
+            taken: l.taken,
+        });
+        let report = report.routes(experts);
         let (phase, context) = match self.phase {
             Phase::Train => return report.trains(training(m, o), chip),
             Phase::Prefill { context } => ("prefill", context),

@@ -455,6 +455,62 @@ fn models_train_on_pods() {
     assert!(text.contains("step time") && text.contains("mesh one device"), "{text}");
 }
 
+// Oracle: by hand: 2 key heads on 2 devices each of 2 copies, which hold half of the matrices and of 2 sequences' cache.
+#[test]
+fn models_serve_on_pods() {
+    let dir = Dir::new();
+    let flags = ["--chip", "v5e", "--chips", "4", "--batch", "4", "--context", "512"];
+    let decode = dir.ok(&tiny("run", &flags, &["--step", "decode", "--json", "-"]));
+    let json: serde_json::Value = serde_json::from_str(&decode).unwrap();
+    let s = &json["serving"];
+    assert_eq!((s["mesh"].as_str(), s["phase"].as_str()), (Some("data=2,tensor=2"), Some("decode")));
+    let n = 2 * (2 * 256 * 128 * (4 + 2) + 3 * 256 * 512) + 1024 * 256;
+    let norms = 2 * (2 * 256 + 2 * 128);
+    assert_eq!(s["weight_bytes_device"].as_i64(), Some(2 * (n / 2 + norms)));
+    assert_eq!(s["cache_bytes_device"].as_i64(), Some(2 * 2 * 2 * 512 * 128 * 2));
+    let time = json["time_s"].as_f64().unwrap();
+    assert_eq!(s["tokens_per_s"].as_f64(), Some(4.0 / time));
+    let attention = 4.0 * 2.0 * 4.0 * 128.0 * 512.0 * 4.0;
+    assert_eq!(s["useful_flops"].as_f64(), Some(2.0 * n as f64 * 4.0 + attention));
+    let (bound, mbu) = (s["hbm_bound_s"].as_f64().unwrap(), s["mbu"].as_f64().unwrap());
+    assert!((mbu - bound / time).abs() < 1e-9 && bound > 0.0 && bound < time, "{s}");
+    let text = dir.ok(&tiny("run", &flags, &["--step", "prefill", "--seq", "256"]));
+    assert!(
+        text.contains("prefill, 4 sequences of 256 tokens, cache of 512 positions") && text.contains("MBU"),
+        "{text}"
+    );
+    dir.fails(2, &tiny("run", &flags, &[]), &["--context is for --step prefill or decode"]);
+    dir.fails(2, &tiny("run", &flags, &["--step", "decode", "--seq", "8"]), &["--seq: a step of decoding takes one"]);
+    dir.fails(2, &tiny("run", &flags, &["--step", "decode", "remat=dots"]), &["remat= is for --step train"]);
+    dir.fails(2, &tiny("run", &flags, &["--step", "prefill", "--seq", "513"]), &["does not hold 513 tokens"]);
+}
+
+// Oracle: experts with room for the hottest drop nothing and take longer than with room for an even share; the seed decides.
+#[test]
+fn hot_experts_take_the_time_of_all() {
+    let dir = Dir::new();
+    let model = ["run", "qwen3-30b-a3b", "layers=2", "d=256", "heads=4", "kv_heads=2", "dim=128", "vocab=1024"];
+    let flags = ["experts=8", "active=2", "expert_ff=512", "--chip", "v5e", "--chips", "4", "--mesh", "expert=4"];
+    let run = |more: &[&str]| -> serde_json::Value {
+        let all = [&model[..], &flags, &["--seq", "512", "--json", "-"], more].concat();
+        serde_json::from_str(&dir.ok(&all)).unwrap()
+    };
+    let even = run(&[]);
+    assert!(even["experts"].is_null());
+    let hot = run(&["--imbalance", "zipf=1.2,seed=3"]);
+    let e = &hot["experts"];
+    assert_eq!((e["dropped"].as_f64(), e["room"].as_f64()), (Some(0.0), e["hottest"].as_f64()));
+    assert!(e["hottest"].as_f64().unwrap() > 2.0 && hot["time_s"].as_f64() > even["time_s"].as_f64(), "{e}");
+    assert_eq!(hot, run(&["--imbalance", "zipf=1.2,seed=3"]));
+    let tight = run(&["--imbalance", "zipf=1.2,seed=3", "capacity=125"]);
+    assert!(tight["experts"]["dropped"].as_f64().unwrap() > 0.2, "{}", tight["experts"]);
+    // Room for as many rows as without: what is more is that the router likes some experts.
+    let ratio = tight["time_s"].as_f64().unwrap() / even["time_s"].as_f64().unwrap();
+    assert!((0.99..1.01).contains(&ratio), "{ratio}");
+    dir.fails(2, &tiny("run", &[], &["--imbalance", "zipf=1"]), &["`qwen3-0.6b` has no experts"]);
+    dir.fails(2, &tiny("run", &[], &["--imbalance", "even"]), &["zipf=S or dirichlet=A"]);
+}
+
 // Oracle: what the messages promise, asked for in the next run.
 #[test]
 fn models_that_do_not_fit_say_what_would() {

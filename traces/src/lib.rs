@@ -7,6 +7,7 @@
 //! - [`pod`]: the report of a run on a pod;
 //! - [`training`]: what a training step reaches, in the words of those who train models;
 //! - [`serving`]: the same of a step of serving;
+//! - [`routing`]: what experts get of the tokens;
 //! - [`tables`]: the operations and the utilization over time as CSV;
 //! - [`perfetto`]: a trace for `ui.perfetto.dev`;
 //! - [`figure`]: utilization over time and the roofline, as SVG or PNG;
@@ -33,6 +34,7 @@ pub mod npy;
 pub mod perfetto;
 pub mod pod;
 pub mod report;
+pub mod routing;
 pub mod serving;
 pub mod tables;
 pub mod training;

@@ -15,6 +15,7 @@ use tpusim_sim::pod::PodProfile;
 use tpusim_sim::pod::profile::DeviceProfile;
 
 use crate::report::clip;
+use crate::routing::Experts;
 use crate::serving::{Serving, ServingReport};
 use crate::training::{Training, TrainingReport};
 use crate::units::{memory, percent, seconds, si};
@@ -117,6 +118,8 @@ pub struct PodReport {
     pub training: Option<TrainingReport>,
     /// What the step reaches, if it serves a model.
     pub serving: Option<ServingReport>,
+    /// What its experts get, if they are not liked equally.
+    pub experts: Option<Experts>,
     /// Operations, longest first.
     pub ops: Vec<PodOp>,
     /// Transfers, longest waits first.
@@ -186,6 +189,7 @@ impl PodReport {
             messages: p.messages,
             training: None,
             serving: None,
+            experts: None,
             ops,
             transfers,
             links: links(p, time_s),
@@ -202,6 +206,11 @@ impl PodReport {
     pub fn serves(mut self, step: Serving, chip: &ChipSpec) -> PodReport {
         self.serving = Some(ServingReport::new(step, chip, self.devices, self.time_s));
         self
+    }
+
+    /// With what the step's experts get.
+    pub fn routes(self, experts: Option<Experts>) -> PodReport {
+        PodReport { experts, ..self }
     }
 
     /// What takes most of the time, and its share: `MXU`, `vector`, `network` (waiting for transfers) or `control`.
@@ -239,6 +248,9 @@ impl PodReport {
         }
         if let Some(s) = &self.serving {
             s.lines(&mut line);
+        }
+        if let Some(e) = &self.experts {
+            line("experts", e.text());
         }
         let rate = if self.time_s > 0.0 { self.flops_device / self.time_s } else { 0.0 };
         let (share_of_peak, done, rate) = (percent(self.mfu), si(self.flops_device, "FLOP"), si(rate, "FLOP/s"));

@@ -6,8 +6,8 @@ use tpusim_driver::{Driver, Mode, SimDriver};
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::DType;
 use tpusim_workloads::llm::{
-    BETA1, BETA2, EPSILON, Experts, Keep, Latent, MODELS, Mesh, Mlp, Model, Norm, Optimizer, Options, Products, RATE,
-    Remat, Routing, Window, train_step,
+    BETA1, BETA2, EPSILON, Experts, Imbalance, Keep, Latent, MODELS, Mesh, Mlp, Model, Norm, Optimizer, Options, Phase,
+    Products, RATE, Remat, Routing, Skew, Window, expert_loads, train_step, with_room,
 };
 
 /// Two layers that are small enough to differentiate by hand.
@@ -39,6 +39,7 @@ const OPTIONS: Options = Options {
     attention_block: Some(4),
     products: Products::Plain,
     routing: Routing::Capacity(1.25),
+    imbalance: None,
 };
 
 struct Param {
@@ -88,6 +89,8 @@ fn inputs(module: &Verified<Module>) -> Vec<Tensor> {
 struct Plain<'a> {
     m: &'a Model,
     routing: Routing,
+    /// What the router likes experts by; nothing if empty.
+    liked: Vec<f64>,
     names: Vec<String>,
     weights: Vec<Vec<f64>>,
 }
@@ -228,7 +231,10 @@ impl Plain<'_> {
     fn experts(&self, h: &[f64], layer: usize) -> Vec<f64> {
         let (e, d) = (self.m.experts.unwrap(), self.m.d as usize);
         let (count, active, ff) = (e.count as usize, e.active as usize, e.ff as usize);
-        let logits = matmul(h, self.of(layer, "router").unwrap(), d);
+        let mut logits = matmul(h, self.of(layer, "router").unwrap(), d);
+        for row in logits.chunks_mut(count) {
+            row.iter_mut().zip(&self.liked).for_each(|(l, p)| *l += p.ln());
+        }
         let fair = h.len() / d * active / count;
         let most = match self.routing {
             Routing::Capacity(factor) => (fair as f64 * factor).ceil() as usize,
@@ -337,11 +343,13 @@ impl Plain<'_> {
     }
 }
 
-fn plain<'a>(m: &'a Model, routing: Routing, module: &Verified<Module>, inputs: &[Tensor]) -> Plain<'a> {
+fn plain<'a>(m: &'a Model, o: &Options, module: &Verified<Module>, inputs: &[Tensor]) -> Plain<'a> {
+    let (routing, experts) = (o.routing, m.experts.map_or(0, |e| e.count as usize));
+    let liked = o.imbalance.map_or(Vec::new(), |i| i.chances(experts));
     let params = params(module);
     let n = params.iter().position(|p| p.name.starts_with("m/") || p.name == "step").unwrap();
     let names = params[..n].iter().map(|p| p.name.clone()).collect();
-    Plain { m, routing, names, weights: inputs[..n].iter().map(Tensor::to_f64).collect() }
+    Plain { m, routing, liked, names, weights: inputs[..n].iter().map(Tensor::to_f64).collect() }
 }
 
 fn near(found: f64, want: f64, tolerance: f64, what: &str) {
@@ -361,7 +369,7 @@ fn check(m: &Model, options: &Options) {
         }
     }
     let outputs = eval_module(&module, &inputs).unwrap();
-    let mut plain = plain(m, options.routing, &module, &inputs);
+    let mut plain = plain(m, options, &module, &inputs);
     let count = plain.names.len();
     let (ids, targets) = (tokens(32, 3), tokens(32, 17));
     let loss = plain.loss(&ids, &targets, 16);
@@ -481,6 +489,33 @@ fn experts_with_room_are_the_gradient() {
 #[test]
 fn experts_that_drop_are_the_gradient() {
     check(&tiny("qwen3-235b-a22b"), &Options { routing: Routing::Capacity(0.6), remat: Remat::Dots, ..OPTIONS });
+}
+
+#[test]
+fn experts_that_are_not_liked_equally_are_the_gradient() {
+    let imbalance = Some(Imbalance { skew: Skew::Zipf(2.0), seed: 5 });
+    check(&tiny("mixtral-8x7b"), &Options { imbalance, ..OPTIONS });
+    let even = Options { routing: Routing::Balanced, imbalance, ..OPTIONS };
+    let error = train_step(&tiny("mixtral-8x7b"), &even).unwrap_err().to_string();
+    assert!(error.contains("imbalance zipf=2,seed=5"), "{error}");
+    assert!(train_step(&tiny("qwen3-0.6b"), &Options { imbalance, ..OPTIONS }).is_err());
+}
+
+// Oracle: the same draws counted by hand; room for all of them drops none, and a row less drops some.
+#[test]
+fn room_is_that_of_the_hottest_expert() {
+    let m = tiny("mixtral-8x7b");
+    let imbalance = Imbalance { skew: Skew::Dirichlet(0.5), seed: 2 };
+    let o = Options { batch: 8, imbalance: Some(imbalance), mesh: Mesh { data: 2, ..Mesh::ONE }, ..OPTIONS };
+    let most = (0..2).flat_map(|g| imbalance.rows(4, 2, 64, g)).max().unwrap();
+    let roomy = with_room(&m, &o, Phase::Train);
+    let loads = expert_loads(&m, &roomy, Phase::Train).unwrap();
+    assert_eq!((loads.dropped, loads.hottest), (0.0, most as f64 / 32.0));
+    let Routing::Capacity(factor) = roomy.routing else { panic!("no capacity") };
+    assert_eq!((32.0 * factor).ceil(), most as f64);
+    let tight = Options { routing: Routing::Capacity(factor - 1.0 / 32.0), ..o };
+    assert!(expert_loads(&m, &tight, Phase::Train).unwrap().dropped > 0.0);
+    assert_eq!(expert_loads(&m, &Options { imbalance: None, ..o }, Phase::Train), None);
 }
 
 #[test]

@@ -10,6 +10,7 @@
 use tpusim_backend::hlo::{Attr, DotDims, FuncBuilder, GatherDims, Opcode, ReduceKind, TensorType, ValueId};
 use tpusim_isa::num::DType;
 
+use super::imbalance::{Imbalance, Loads};
 use super::layer::{Block, Tape};
 use super::math;
 use super::mesh::{Axis, BATCH};
@@ -36,6 +37,8 @@ pub(super) struct Dispatch {
     pub groups: i64,
     /// Tokens of a group.
     pub tokens: i64,
+    /// How unequally experts are liked.
+    pub imbalance: Option<Imbalance>,
 }
 
 type F<'a, 'm> = &'a mut FuncBuilder<'m>;
@@ -58,6 +61,11 @@ impl Dispatch {
             Routing::Balanced => fair.ceil(),
         };
         (rows as i64).clamp(1, self.tokens.max(1))
+    }
+
+    /// What experts get if they are liked as `i` says, each with room for so many rows of a group.
+    pub fn loads(&self, i: Imbalance, room: Option<i64>) -> Loads {
+        i.loads([self.experts.count, self.experts.active], [self.groups, self.tokens], room)
     }
 
     /// Whether choices can be dropped.

@@ -1,8 +1,8 @@
 //! Experts that are not liked equally: how often each is chosen, drawn from a distribution, and the room that takes.
 //!
-//! Code does not run longer for data, and all devices run the same: experts have room for a number of rows, and what is beyond it is dropped. So the
-//! expert that the most tokens visit sets the room that it takes to drop nothing, and with it the time of all devices, as waiting for
-//! the device with the most work would.
+//! Code does not run longer for data, and all devices run the same: experts have room for a number of rows, and what is beyond it is
+//! dropped. So the expert that the most tokens visit sets the room that it takes to drop nothing, and with it the time of all devices, as
+//! waiting for the device with the most work would.
 
 use std::str::FromStr;
 
@@ -34,6 +34,8 @@ pub struct Imbalance {
 pub struct Loads {
     /// Rows of the expert that gets the most in a group of tokens that is routed by itself, over an even share.
     pub hottest: f64,
+    /// Rows that an expert has room for, over an even share.
+    pub room: f64,
     /// Share of the choices that do not fit the room of their expert.
     pub dropped: f64,
     /// Share of the room of all experts that is taken.
@@ -180,8 +182,10 @@ impl Imbalance {
         let (total, most) = (rows().sum::<u64>().max(1), rows().max().unwrap_or(0));
         let room = room.map_or(most, |r| r.unsigned_abs()).max(1);
         let fitting: u64 = rows().map(|r| r.min(room)).sum();
+        let fair = (tokens * active as u64) as f64 / experts as f64;
         Loads {
-            hottest: most as f64 / (tokens * active as u64) as f64 * experts as f64,
+            hottest: most as f64 / fair,
+            room: room as f64 / fair,
             dropped: 1.0 - fitting as f64 / total as f64,
             taken: fitting as f64 / (room * (experts * all.len()) as u64) as f64,
         }
@@ -258,7 +262,9 @@ mod tests {
         let steep = Imbalance { skew: Skew::Zipf(8.0), seed: 0 };
         let all = steep.loads([4, 1], [2, 1000], None);
         assert!((all.hottest - 4.0).abs() < 0.1 && all.dropped == 0.0 && (all.taken - 0.25).abs() < 0.01, "{all:?}");
+        assert_eq!(all.room, all.hottest);
         let some = steep.loads([4, 1], [2, 1000], Some(250));
         assert!((some.dropped - 0.745).abs() < 0.01 && (some.taken - 0.255).abs() < 0.01, "{some:?}");
+        assert_eq!((some.room, some.hottest), (1.0, all.hottest));
     }
 }

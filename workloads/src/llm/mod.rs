@@ -15,6 +15,7 @@
 mod attention;
 mod experts;
 mod fit;
+mod imbalance;
 mod latent;
 mod layer;
 mod math;
@@ -35,6 +36,7 @@ use experts::Dispatch;
 
 pub use experts::Routing;
 pub use fit::{MeshRequest, check_batch, default_batch, default_decode_batch};
+pub use imbalance::{Imbalance, Loads, Skew};
 pub use layer::{Keep, Remat};
 pub use mesh::{Axis, Mesh};
 pub use models::{Experts, Latent, MODELS, Mlp, Model, Norm, UsefulFlops, Window};
@@ -76,6 +78,8 @@ pub struct Options {
     pub products: Products,
     /// Which experts tokens visit, of a model that has them.
     pub routing: Routing,
+    /// How unequally the router likes experts, beside what it finds; not at all if none.
+    pub imbalance: Option<Imbalance>,
 }
 
 impl Default for Options {
@@ -94,6 +98,7 @@ impl Default for Options {
             attention_block: None,
             products: Products::Plain,
             routing: Routing::Capacity(1.25),
+            imbalance: None,
         }
     }
 }
@@ -131,6 +136,12 @@ impl Options {
         }
         if m.post_norms && (m.experts.is_some() || m.norm == Norm::Layer) {
             return refuse("norms behind experts or with biases are not there".into());
+        }
+        if let Some(i) = self.imbalance
+            && (m.experts.is_none() || self.routing == Routing::Balanced)
+        {
+            let why = if m.experts.is_none() { "has no experts" } else { "gives each expert the same" };
+            return refuse(format!("imbalance {i}: `{}` {why}", m.name));
         }
         if let Some(e) = m.experts {
             self.check_experts(m, e)?;
@@ -173,7 +184,7 @@ impl Options {
     fn dispatch(&self, experts: Experts) -> Dispatch {
         let groups = self.mesh.parts(mesh::BATCH).max(1);
         let tokens = (self.batch / self.microbatches.max(1)).saturating_mul(self.seq) / groups;
-        Dispatch { experts, routing: self.routing, groups, tokens }
+        Dispatch { experts, routing: self.routing, groups, tokens, imbalance: self.imbalance }
     }
 
     fn check_experts(&self, m: &Model, e: Experts) -> Result<(), WorkloadError> {
@@ -234,6 +245,23 @@ pub fn train_step(model: &Model, options: &Options) -> Result<Verified<Module>, 
 /// Sizes that do not go together or with the mesh.
 pub fn step(model: &Model, options: &Options, phase: Phase) -> Result<Verified<Module>, WorkloadError> {
     serve::build(model, options, phase)
+}
+
+/// What experts get of a step's tokens with the imbalance and the room that `options` state, by draws from the distribution; none if they
+/// state none.
+pub fn expert_loads(model: &Model, options: &Options, phase: Phase) -> Option<Loads> {
+    let d = serve::options(options, phase).dispatch(model.experts?);
+    Some(d.loads(options.imbalance?, Some(d.admitted())))
+}
+
+/// `options` with room for every row that the drawn choices bring to an expert, so that none is dropped; as they are without imbalance.
+pub fn with_room(model: &Model, options: &Options, phase: Phase) -> Options {
+    let (Some(e), Some(i)) = (model.experts, options.imbalance) else { return *options };
+    let d = serve::options(options, phase).dispatch(e);
+    let fair = d.choices() as f64 / e.count.max(1) as f64;
+    // Half a row less, so that rounding up gives the rows of the hottest.
+    let rows = d.loads(i, None).hottest * fair - 0.5;
+    Options { routing: Routing::Capacity((rows / fair).min(e.count as f64)), ..*options }
 }
 
 /// What each device has to read from HBM once in a serving step; none for a training step.

@@ -1,9 +1,10 @@
 //! Where tokens go: the scores of experts, the choices of each token in order of experts, and their slots.
 
-use tpusim_backend::hlo::{Attr, FuncBuilder, Opcode, ReduceKind, TensorType, Type, ValueId};
+use tpusim_backend::hlo::{Attr, FuncBuilder, Literal, Opcode, ReduceKind, TensorType, Type, ValueId};
 use tpusim_isa::num::DType;
 
 use super::experts::{Dispatch, take};
+use super::imbalance::Imbalance;
 use super::layer::{Block, Tape};
 use super::math;
 use super::weights::Named;
@@ -54,6 +55,13 @@ fn column(f: F<'_, '_>, x: ValueId, j: i64, n: i64) -> ValueId {
     f.broadcast_along(part, &[0, 1], &[g, t, n])
 }
 
+/// What the router adds to the scores of experts: the logarithms of their chances, as a bias that it could have learned.
+fn liked(f: F<'_, '_>, i: Imbalance, experts: i64) -> ValueId {
+    let chances = i.chances(usize::try_from(experts).unwrap_or(1));
+    let bytes: Vec<u8> = chances.iter().flat_map(|p| (p.ln() as f32).to_le_bytes()).collect();
+    f.literal(Literal { ty: TensorType::new([experts], DType::F32), bytes: bytes.into() })
+}
+
 impl Block<'_> {
     /// The largest scores of each token, and whose they are.
     fn choose(&self, f: F<'_, '_>, d: &Dispatch, logits: ValueId) -> (ValueId, ValueId) {
@@ -90,7 +98,12 @@ impl Block<'_> {
             f.name("layer/router");
             let w = self.weight(f, t, "router");
             let logits = math::contract(f, h, w, (&[2], &[0]), DType::F32);
-            let logits = f.reshape(logits, &[d.groups, d.tokens, d.experts.count]);
+            let mut logits = f.reshape(logits, &[d.groups, d.tokens, d.experts.count]);
+            if let Some(i) = d.imbalance {
+                let liked = liked(f, i, d.experts.count);
+                let liked = f.broadcast_along(liked, &[2], &f.dims(logits));
+                logits = f.add(logits, liked);
+            }
             let (scores, ids) = self.choose(f, d, logits);
             // Softmax over all experts, of which the chosen ones are made to add up to one, is softmax over those.
             let dims = f.dims(scores);

@@ -120,8 +120,11 @@ fn heads_cut(m: &Model, mesh: &Mesh) -> [Vec<Axis>; 2] {
     }
 }
 
-/// The options of a step that serves: weights in the type of activations, and one token of each sequence to decode.
-fn options(o: &Options, phase: Phase) -> Options {
+/// The options that a step is written with: to serve, weights in the type of activations, and one token of each sequence to decode.
+pub(super) fn options(o: &Options, phase: Phase) -> Options {
+    if phase == Phase::Train {
+        return *o;
+    }
     let seq = phase.tokens(o.seq);
     Options { weights: o.dtype, microbatches: 1, seq, ..*o }
 }
