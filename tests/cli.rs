@@ -499,8 +499,9 @@ fn hot_experts_take_the_time_of_all() {
     assert!(even["experts"].is_null());
     let hot = run(&["--imbalance", "zipf=1.2,seed=3"]);
     let e = &hot["experts"];
-    assert_eq!((e["dropped"].as_f64(), e["room"].as_f64()), (Some(0.0), e["hottest"].as_f64()));
-    assert!(e["hottest"].as_f64().unwrap() > 2.0 && hot["time_s"].as_f64() > even["time_s"].as_f64(), "{e}");
+    let [dropped, room, hottest] = ["dropped", "room", "hottest"].map(|k| e[k].as_f64().unwrap());
+    assert!(dropped == 0.0 && room >= hottest && room < 1.1 * hottest, "{e}");
+    assert!(hottest > 2.0 && hot["time_s"].as_f64() > even["time_s"].as_f64(), "{e}");
     assert_eq!(hot, run(&["--imbalance", "zipf=1.2,seed=3"]));
     let tight = run(&["--imbalance", "zipf=1.2,seed=3", "capacity=125"]);
     assert!(tight["experts"]["dropped"].as_f64().unwrap() > 0.2, "{}", tight["experts"]);

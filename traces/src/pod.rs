@@ -352,6 +352,13 @@ impl PodReport {
             let o = longest(false);
             return format!("- {} of the time is work without products, longest `{o}`.\n", share(self.vector_s));
         }
+        if let Some(s) = self.serving.as_ref().filter(|s| s.mbu > s.mfu) {
+            let rate = percent(s.hbm_bound_s / self.mxu_s.max(f64::MIN_POSITIVE));
+            let (share, o) = (share(self.mxu_s), longest(true));
+            return format!(
+                "- {share} of the time is products, which would read weights and cache in {rate} of it at the peak of HBM,\n  longest `{o}`.\n"
+            );
+        }
         let reached = percent(self.mfu * self.time_s / self.mxu_s.max(f64::MIN_POSITIVE));
         let o = longest(true);
         format!("- {} of the time is products at {reached} of the MXUs' peak, longest `{o}`.\n", share(self.mxu_s))

@@ -4,8 +4,9 @@ use std::fmt;
 
 use tpusim_isa::chip::ChipSpec;
 
-use super::choose::{disjoint_dot_tilings, disjoint_vector_tilings, dot_tilings, vector_tilings};
+use super::choose::{dot_tilings, vector_tilings};
 use super::dims::vector_kernel;
+use super::disjoint::{disjoint_dot_tilings, disjoint_vector_tilings};
 use super::fuse::Fusion;
 use super::product::dot_kernel;
 use crate::graph::{Counter, Graph};

@@ -6,7 +6,7 @@
 //! - [`dims`]: canonical dimensions of a vector kernel: dropping, merging, splitting, ordering;
 //! - [`product`]: the same for matrix products;
 //! - `conv`: and for convolutions;
-//! - [`choose`]: block sizes by estimated cost, of convolutions in `windows`;
+//! - [`choose`]: block sizes by estimated cost, of convolutions in `windows`, of kernels that write over what they read in `disjoint`;
 //! - [`kernel`]: what comes out, with its text form;
 //! - [`memory`]: HBM addresses by liveness;
 //! - [`donate`]: results in the arrays of parameters;
@@ -16,6 +16,7 @@
 pub mod choose;
 mod conv;
 pub mod dims;
+mod disjoint;
 pub mod donate;
 pub mod fuse;
 pub mod kernel;

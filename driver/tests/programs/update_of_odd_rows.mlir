@@ -1,4 +1,4 @@
-// VMEM 262144
+// VMEM 12582912
 // Donated arrays whose elements have seven factors of two: no block of whole registers divides them, and none may overlap the next.
 module @update {
   func.func public @main(%w: tensor<1571x3x128xf32> {tf.aliasing_output = 0 : i32}, %m: tensor<1571x3x128xf32> {tf.aliasing_output = 1 : i32}, %g: tensor<1571x3x128xf32>) -> (tensor<1571x3x128xf32>, tensor<1571x3x128xf32>) {

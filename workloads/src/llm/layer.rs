@@ -235,7 +235,10 @@ impl Block<'_> {
             "o" | "log_sum" => {
                 let (q, k, v) = (self.value(f, t, "qr"), self.value(f, t, "kr"), self.value(f, t, "v"));
                 f.name("layer/attention/core");
-                let (o, log_sum) = attention::forward(f, &self.sizes(), q, k, v);
+                let (mut o, mut log_sum) = attention::forward(f, &self.sizes(), q, k, v);
+                if m.sinks {
+                    (o, log_sum) = self.with_sinks(f, t, &self.sizes(), (o, log_sum));
+                }
                 t.known.set("o", o);
                 t.known.set("log_sum", log_sum);
                 return if name == "o" { o } else { log_sum };
@@ -431,6 +434,9 @@ impl Block<'_> {
         let dm = self.post_gradient(f, t, grads, ("out", "post_attention_norm"), dm);
         f.name("layer/attention/out/gradient");
         let go = self.product_gradient(f, t, grads, (known.o, dm), ("wo", "bo"));
+        if self.model.sinks {
+            self.sink_gradient(f, t, grads, &self.sizes(), [known.o, known.log_sum, go]);
+        }
         f.name("layer/attention/core/gradient");
         let [dq, dk, dv] = attention::backward(f, &self.sizes(), known, go);
         f.name("layer/attention/rope/gradient");

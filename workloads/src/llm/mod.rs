@@ -13,6 +13,7 @@
 //! ```
 
 mod attention;
+mod cache;
 mod experts;
 mod fit;
 mod imbalance;
@@ -25,6 +26,7 @@ mod narrow;
 mod optimizer;
 mod routing;
 mod serve;
+mod sinks;
 mod step;
 mod train;
 mod weights;
@@ -254,14 +256,18 @@ pub fn expert_loads(model: &Model, options: &Options, phase: Phase) -> Option<Lo
     Some(d.loads(options.imbalance?, Some(d.admitted())))
 }
 
-/// `options` with room for every row that the drawn choices bring to an expert, so that none is dropped; as they are without imbalance.
+/// `options` with room for every row that the drawn choices bring to an expert, so that none is dropped, and as little more as lets products
+/// contract whole blocks; as they are without imbalance.
 pub fn with_room(model: &Model, options: &Options, phase: Phase) -> Options {
     let (Some(e), Some(i)) = (model.experts, options.imbalance) else { return *options };
     let d = serve::options(options, phase).dispatch(e);
     let fair = d.choices() as f64 / e.count.max(1) as f64;
-    // Half a row less, so that rounding up gives the rows of the hottest.
-    let rows = d.loads(i, None).hottest * fair - 0.5;
-    Options { routing: Routing::Capacity((rows / fair).min(e.count as f64)), ..*options }
+    let most = (d.loads(i, None).hottest * fair).round() as i64;
+    // A thirty-second more at most, but for registers of eight rows; one slot is never taken.
+    let unit = 1 << (most / 32).max(8).min(512).ilog2();
+    let rows = (most + unit) / unit * unit - 1;
+    // Half a row less, so that rounding up gives these rows.
+    Options { routing: Routing::Capacity(((rows as f64 - 0.5) / fair).min(e.count as f64)), ..*options }
 }
 
 /// What each device has to read from HBM once in a serving step; none for a training step.

@@ -113,6 +113,8 @@ pub struct Model {
     pub window: Option<Window>,
     /// Size whose root divides scores, if it is not that of a head.
     pub score_dim: Option<i64>,
+    /// Whether each head has a score of its own in the softmax.
+    pub sinks: bool,
     /// Bound `c` of scores `x`, which become `c tanh(x / c)`.
     pub score_cap: Option<f64>,
     /// The same for logits.
@@ -146,6 +148,7 @@ const QWEN3: Model = Model {
     context: 40_960,
     window: None,
     score_dim: None,
+    sinks: false,
     score_cap: None,
     logit_cap: None,
     post_norms: false,
@@ -204,6 +207,7 @@ const GPT_OSS: Model = Model {
     rope_base: Some(1.5e5),
     context: 131_072,
     window: Some(Window { size: 128, every: 2, rope_base: 1.5e5 }),
+    sinks: true,
     ..QWEN3
 };
 
@@ -263,11 +267,11 @@ pub static MODELS: &[Model] = &[
         experts: Some(Experts { count: 8, active: 2, shared: 0, ff: 14_336, dense_layers: 0 }), ..QWEN3
     },
     Model {
-        name: "gpt-oss-20b", source: "huggingface.co/openai/gpt-oss-20b config.json, without sinks and biases", layers: 24,
+        name: "gpt-oss-20b", source: "huggingface.co/openai/gpt-oss-20b config.json, without biases and bounds of activations", layers: 24,
         experts: Some(Experts { count: 32, active: 4, shared: 0, ff: 2880, dense_layers: 0 }), ..GPT_OSS
     },
     Model {
-        name: "gpt-oss-120b", source: "huggingface.co/openai/gpt-oss-120b config.json, without sinks and biases", layers: 36,
+        name: "gpt-oss-120b", source: "huggingface.co/openai/gpt-oss-120b config.json, without biases and bounds of activations", layers: 36,
         experts: Some(Experts { count: 128, active: 4, shared: 0, ff: 2880, dense_layers: 0 }), ..GPT_OSS
     },
     Model {

@@ -88,6 +88,9 @@ pub(super) fn of_layer(m: &Model, ff: i64, experts: Option<&Experts>, mesh: &Mes
             bias("down_bias", &[d], &[WHOLE]),
         ]);
     }
+    if m.sinks {
+        all.push(bias("sinks", &[heads], &[TENSOR]));
+    }
     if m.qk_norm {
         all.extend([scale("q_norm", dim), scale("k_norm", dim)]);
     }
