@@ -58,8 +58,8 @@ pub struct ModelArgs {
     /// chip is two devices, a mesh of as many places as there are chips has the two share tensors
     #[arg(long, value_name = "AXIS=N,...", help_heading = "Model")]
     mesh: Option<MeshRequest>,
-    /// Sequences of the whole batch [default: 8192 tokens for each device with a part of its own, at least one sequence; 8 sequences to
-    /// decode]
+    /// Sequences of the whole batch [default: 8192 tokens for each device with a part of its own, at least one sequence; to
+    /// decode, 8 sequences for each]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..), help_heading = "Model")]
     batch: Option<i64>,
     /// Tokens of a sequence [default: 4096, or as many as the model has positions]

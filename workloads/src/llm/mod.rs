@@ -240,7 +240,7 @@ pub fn train_step(model: &Model, options: &Options) -> Result<Verified<Module>, 
 /// One step of `phase` with `model`: [`train_step`], or a step of serving, whose weights are held in the type of activations. `main` of a
 /// serving step takes the weights, in the order of a training step; the arrays of the cache of keys and values, `(layers, batch, key heads,
 /// context, channels)` and donated; `tokens`, `i32[batch, seq]` to prefill or `i32[batch]` to decode; and to decode their common
-/// `position`, `i32[]`. It returns the cache, the logits after the last token of each sequence, `f32[batch, vocabulary]`, and the token
+/// `position`, `i32[]`. It returns the cache, the logits after the last token of each sequence, `(batch, vocabulary)` in their type, and the token
 /// of the largest, `i32[batch]`.
 ///
 /// # Errors

@@ -70,7 +70,7 @@ pub(super) fn options(o: &Options, phase: Phase) -> Options {
 
 /// The program of a serving step. `main` takes the weights, as a training step does, the arrays of the cache, which are donated, and
 /// `tokens`: `i32[batch, seq]` of prompts, or for a decode step `i32[batch]` and their `position` `i32[]`. It returns the cache, the logits of
-/// the token after the last one, `f32[batch, vocabulary]`, and the token of the largest, `i32[batch]`.
+/// the token after the last one, `(batch, vocabulary)` in the type of activations, and the token of the largest, `i32[batch]`.
 ///
 /// # Errors
 /// Sizes that do not go together or with the mesh.
@@ -294,7 +294,7 @@ impl Served<'_> {
         }
     }
 
-    /// Logits after the last token of each sequence, in f32, and the first of the largest.
+    /// Logits after the last token of each sequence, in the type of activations, and the first of the largest before they are rounded to it.
     fn next(&self, f: F<'_, '_>, outer: &Named, x: ValueId) -> (ValueId, ValueId) {
         let (b, m) = (&self.step.block, self.step.block.model);
         f.name("final_norm");
@@ -314,7 +314,8 @@ impl Served<'_> {
         let ids = TensorType::new(dims, DType::I32);
         let (token, none) = (f.iota(ids.clone(), 1), f.splat(ids, m.vocab as f64));
         let token = f.select(hit, token, none);
-        (logits, f.reduce(ReduceKind::Min, token, &[1]))
+        let token = f.reduce(ReduceKind::Min, token, &[1]);
+        (f.convert(logits, b.dtype), token)
     }
 }
 
