@@ -202,7 +202,7 @@ fn among_others(rng: &mut ChaCha8Rng, chances: &[f64], chosen: &[usize]) -> usiz
             return e;
         }
     }
-    free().last().unwrap_or(0)
+    free().next_back().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -264,7 +264,7 @@ pub fn with_room(model: &Model, options: &Options, phase: Phase) -> Options {
     let fair = d.choices() as f64 / e.count.max(1) as f64;
     let most = (d.loads(i, None).hottest * fair).round() as i64;
     // A thirty-second more at most, but for registers of eight rows; one slot is never taken.
-    let unit = 1 << (most / 32).max(8).min(512).ilog2();
+    let unit = 1 << (most / 32).clamp(8, 512).ilog2();
     let rows = (most + unit) / unit * unit - 1;
     // Half a row less, so that rounding up gives these rows.
     Options { routing: Routing::Capacity(((rows as f64 - 0.5) / fair).min(e.count as f64)), ..*options }

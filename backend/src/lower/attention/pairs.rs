@@ -106,7 +106,7 @@ fn causal(s: &Attention, [queries, keys]: [u32; 2]) -> Vec<(Option<Mask>, Vec<Ru
             break;
         }
         let Some(run) = at(distance) else { continue };
-        let end = window.filter(|w| positions + tile - 1 >= *w).map(|w| (w - positions) as i32);
+        let end = window.filter(|w| positions + tile > *w).map(|w| (w - positions) as i32);
         let least = (distance == 0).then_some(0);
         match (least, end) {
             (None, None) => full.push(run),
