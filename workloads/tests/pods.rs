@@ -1,5 +1,5 @@
-//! Training steps with experts on simulated slices of eight devices. Oracle: the reference evaluator on whole arrays, with products rounded as
-//! the MXU rounds them.
+//! Training steps on simulated slices of eight devices. Oracle: the reference evaluator on whole arrays, of a step for a mesh that cuts no
+//! sequences, with products rounded as the MXU rounds them.
 
 use tpusim_backend::eval::{DotPrecision, EvalOptions, Tensor, eval_module_with};
 use tpusim_driver::{Mode, PodExecutable};
@@ -8,7 +8,7 @@ use tpusim_isa::num::DType;
 use tpusim_isa::topology::Topology;
 use tpusim_sim::network::Cluster;
 use tpusim_sim::pod::PodOptions;
-use tpusim_workloads::llm::{Experts, Latent, Mesh, Model, Options, Routing, train_step};
+use tpusim_workloads::llm::{Experts, Latent, Mesh, Model, Options, Remat, Routing, train_step};
 
 fn small(name: &str) -> Model {
     let m = *Model::find(name).unwrap();
@@ -19,9 +19,15 @@ fn small(name: &str) -> Model {
 }
 
 fn check(m: &Model, mesh: Mesh, routing: Routing) {
-    let types = (DType::F32, DType::F32);
-    let options = Options { batch: 8, seq: 16, mesh, routing, dtype: types.0, weights: types.1, ..Options::default() };
-    let module = train_step(m, &options).unwrap();
+    let f32s = Options { batch: 8, seq: 16, dtype: DType::F32, weights: DType::F32, ..Options::default() };
+    check_step(m, &Options { mesh, routing, ..f32s }, 1e-2);
+}
+
+/// Checks results to within `tolerance` of the largest of each.
+fn check_step(m: &Model, options: &Options, tolerance: f64) {
+    let mesh = options.mesh;
+    let module = train_step(m, options).unwrap();
+    let whole = train_step(m, &Options { mesh: Mesh { context: 1, ..mesh }, ..*options }).unwrap();
     let main = module.func("main").unwrap();
     let tensor = |(k, p): (usize, &tpusim_backend::hlo::Param)| {
         let ty = main.ty(p.value).tensor().unwrap().clone();
@@ -41,7 +47,7 @@ fn check(m: &Model, mesh: Mesh, routing: Routing) {
     };
     let given: Vec<Tensor> = main.params.iter().enumerate().map(tensor).collect();
     let tpu = EvalOptions { dot: DotPrecision::Tpu, ..EvalOptions::default() };
-    let want = eval_module_with(&module, &given, &tpu).unwrap();
+    let want = eval_module_with(&whole, &given, &tpu).unwrap();
     let chip = ChipSpec::load("v5e").unwrap();
     let cluster = Cluster { slice: Topology::parse(&chip, "4x2").unwrap(), slices: 1 };
     let pod = PodExecutable::new(&module, &chip, &cluster).unwrap_or_else(|e| panic!("{mesh:?}: {e}"));
@@ -52,7 +58,7 @@ fn check(m: &Model, mesh: Mesh, routing: Routing) {
         let want = want.to_f64();
         let largest = want.iter().fold(f64::MIN_POSITIVE, |a, v| a.max(v.abs()));
         let off = found.iter().zip(&want).fold(0f64, |m, (a, b)| m.max((a - b).abs() / largest));
-        assert!(off < 1e-2, "{} {mesh:?}: output {i} is off by {off:e}", m.name);
+        assert!(off < tolerance, "{} {mesh:?}: output {i} is off by {off:e}", m.name);
     }
     let timed = pod.run(Mode::Time, &[], &PodOptions::default()).unwrap().profile;
     assert_eq!(timed.end, run.profile.end, "{mesh:?}");
@@ -75,4 +81,26 @@ fn experts_on_eight_devices() {
 #[test]
 fn latent_attention_and_a_shared_expert_on_eight_devices() {
     check(&small("deepseek-v3"), Mesh { fsdp: 4, expert: 2, ..Mesh::ONE }, Routing::Capacity(1.0));
+}
+
+fn long() -> Options {
+    Options { batch: 4, seq: 32, dtype: DType::F32, weights: DType::F32, ..Options::default() }
+}
+
+#[test]
+fn sequences_cut_over_devices() {
+    for (mesh, remat) in [
+        (Mesh { fsdp: 2, context: 4, ..Mesh::ONE }, Remat::Full),
+        (Mesh { fsdp: 2, context: 2, tensor: 2, ..Mesh::ONE }, Remat::Dots),
+        (Mesh { data: 2, context: 4, ..Mesh::ONE }, Remat::None),
+    ] {
+        check_step(&small("qwen3-8b"), &Options { mesh, remat, ..long() }, 1e-2);
+    }
+}
+
+#[test]
+fn learned_positions_and_one_key_head_over_devices() {
+    let mesh = Mesh { fsdp: 2, context: 2, tensor: 2, ..Mesh::ONE };
+    check_step(&Model { context: 64, ..small("gpt3-175b") }, &Options { mesh, ..long() }, 1e-2);
+    check_step(&Model { kv_heads: 1, ..small("gemma-2b") }, &Options { mesh, ..long() }, 1e-2);
 }

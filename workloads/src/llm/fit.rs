@@ -66,7 +66,7 @@ impl MeshRequest {
         }
         if self.get(Axis::Fsdp).is_none() && all % mesh.devices().max(1) == 0 {
             let left = all / mesh.devices().max(1);
-            mesh.fsdp = if copies { largest_cut(model, left) } else { left };
+            mesh.fsdp = if copies { largest_cut(model, left, mesh.context) } else { left };
             if copies {
                 mesh.data = mesh.data.saturating_mul(left / mesh.fsdp.max(1));
             }
@@ -83,9 +83,9 @@ impl MeshRequest {
     }
 }
 
-/// The most of `left` devices that the width of the model, which FSDP cuts, divides over.
-fn largest_cut(model: &Model, left: i64) -> i64 {
-    (1..=left).rev().find(|n| left % n == 0 && model.d % n == 0).unwrap_or(1)
+/// The most of `left` devices that the width of the model, which FSDP and an axis of `context` places cut, divides over.
+fn largest_cut(model: &Model, left: i64, context: i64) -> i64 {
+    (1..=left).rev().find(|n| left % n == 0 && model.d % n.saturating_mul(context.max(1)) == 0).unwrap_or(1)
 }
 
 /// Meshes of `all` devices that differ from `mesh` in one axis.

@@ -1,6 +1,6 @@
 //! The mesh of devices, and Shardy's notation of who has which part of an array.
 
-use tpusim_backend::hlo::{Attr, FuncBuilder, ModuleBuilder, Type, ValueId};
+use tpusim_backend::hlo::{Attr, FuncBuilder, ModuleBuilder, Opcode, TensorType, Type, ValueId};
 use tpusim_isa::num::DType;
 
 /// An axis of the mesh.
@@ -10,6 +10,8 @@ pub enum Axis {
     Data,
     /// Parts of the batch whose devices also share weights and optimizer state.
     Fsdp,
+    /// Parts of the positions of a sequence, whose devices also share weights.
+    Context,
     /// Parts of the batch whose devices also share experts: each has all rows of some.
     Expert,
     /// Parts of heads, hidden channels and vocabulary.
@@ -18,13 +20,14 @@ pub enum Axis {
 
 impl Axis {
     /// Every axis, the outermost first.
-    pub const ALL: [Axis; 4] = [Axis::Data, Axis::Fsdp, Axis::Expert, Axis::Tensor];
+    pub const ALL: [Axis; 5] = [Axis::Data, Axis::Fsdp, Axis::Context, Axis::Expert, Axis::Tensor];
 
     /// Name on the command line and in programs.
     pub fn name(self) -> &'static str {
         match self {
             Axis::Data => "data",
             Axis::Fsdp => "fsdp",
+            Axis::Context => "context",
             Axis::Expert => "expert",
             Axis::Tensor => "tensor",
         }
@@ -38,6 +41,8 @@ pub struct Mesh {
     pub data: i64,
     /// Size of [`Axis::Fsdp`].
     pub fsdp: i64,
+    /// Size of [`Axis::Context`].
+    pub context: i64,
     /// Size of [`Axis::Expert`].
     pub expert: i64,
     /// Size of [`Axis::Tensor`].
@@ -49,10 +54,12 @@ pub(super) type Cut = Vec<Vec<Axis>>;
 
 /// The dimension that runs over the batch.
 pub(super) const BATCH: &[Axis] = &[Axis::Data, Axis::Fsdp, Axis::Expert];
+/// The dimension that runs over positions.
+pub(super) const POSITIONS: &[Axis] = &[Axis::Context];
 
 impl Mesh {
     /// One device.
-    pub const ONE: Mesh = Mesh { data: 1, fsdp: 1, expert: 1, tensor: 1 };
+    pub const ONE: Mesh = Mesh { data: 1, fsdp: 1, context: 1, expert: 1, tensor: 1 };
 
     /// Number of devices, saturating.
     pub fn devices(&self) -> i64 {
@@ -64,6 +71,7 @@ impl Mesh {
         match axis {
             Axis::Data => self.data,
             Axis::Fsdp => self.fsdp,
+            Axis::Context => self.context,
             Axis::Expert => self.expert,
             Axis::Tensor => self.tensor,
         }
@@ -79,6 +87,7 @@ impl Mesh {
         match axis {
             Axis::Data => &mut self.data,
             Axis::Fsdp => &mut self.fsdp,
+            Axis::Context => &mut self.context,
             Axis::Expert => &mut self.expert,
             Axis::Tensor => &mut self.tensor,
         }
@@ -89,8 +98,9 @@ impl Mesh {
         if self.devices() == 1 {
             return;
         }
-        // Dense models have no axis of experts.
-        let named = Axis::ALL.iter().filter(|a| **a != Axis::Expert || self.expert > 1);
+        // Most meshes have neither of these.
+        let rare = |a: Axis| a == Axis::Context || a == Axis::Expert;
+        let named = Axis::ALL.iter().filter(|a| !rare(**a) || self.size(**a) > 1);
         let axes: Vec<String> = named.map(|a| format!("\"{}\"={}", a.name(), self.size(*a))).collect();
         m.mesh("mesh", Attr::Opaque(format!("sdy.mesh<[{}]>", axes.join(", "))));
         m.attr("mhlo.num_partitions", Attr::Int(self.devices(), Type::Scalar(DType::I32)));
@@ -99,14 +109,48 @@ impl Mesh {
 
     /// The text of a cut, none for one device.
     pub(super) fn sharding(&self, cut: &[Vec<Axis>]) -> Option<String> {
-        if self.devices() == 1 {
-            return None;
-        }
+        (self.devices() > 1).then(|| format!("sdy.sharding{}", self.dims(cut)))
+    }
+
+    /// A cut as Shardy writes it, without its name.
+    fn dims(&self, cut: &[Vec<Axis>]) -> String {
         let dims = cut.iter().map(|axes| {
             let names = axes.iter().filter(|a| self.size(**a) > 1).map(|a| format!("\"{}\"", a.name()));
             format!("{{{}}}", names.collect::<Vec<_>>().join(", "))
         });
-        Some(format!("sdy.sharding<@mesh, [{}]>", dims.collect::<Vec<_>>().join(", ")))
+        format!("<@mesh, [{}]>", dims.collect::<Vec<_>>().join(", "))
+    }
+
+    /// Runs `body` on every place of `axis`, on its parts of `operands`, which are cut as the second of each says; gives results of these
+    /// types, put together as they are cut. Along the other axes it is about whole arrays.
+    pub(super) fn manual<'m>(
+        &self,
+        f: &mut FuncBuilder<'m>,
+        axis: Axis,
+        operands: &[(ValueId, Cut)],
+        results: &[(TensorType, Cut)],
+        body: impl FnOnce(&mut FuncBuilder<'m>, &[ValueId]) -> Vec<ValueId>,
+    ) -> Vec<ValueId> {
+        let (values, cuts): (Vec<ValueId>, Vec<&Cut>) = operands.iter().map(|(v, cut)| (*v, cut)).unzip();
+        let part = |(v, cut): (&ValueId, &&Cut)| {
+            let mut ty = f.ty(*v);
+            let own = ty.dims.iter_mut().zip(cut.iter()).filter(|(_, axes)| axes.contains(&axis));
+            own.for_each(|(n, _)| *n /= self.size(axis).max(1));
+            ty
+        };
+        let args: Vec<TensorType> = values.iter().zip(&cuts).map(part).collect();
+        let list = |cuts: &mut dyn Iterator<Item = &Cut>| {
+            let all: Vec<String> = cuts.map(|cut| self.dims(cut)).collect();
+            Attr::Opaque(format!("sdy.sharding_per_value<[{}]>", all.join(", ")))
+        };
+        let attrs = [
+            ("in_shardings", list(&mut cuts.into_iter())),
+            ("out_shardings", list(&mut results.iter().map(|(_, cut)| cut))),
+            ("manual_axes", Attr::Opaque(format!("sdy<manual_axes{{\"{}\"}}>", axis.name()))),
+        ];
+        let region = f.region(&args, body);
+        let types: Vec<TensorType> = results.iter().map(|(ty, _)| ty.clone()).collect();
+        f.op_with_regions(Opcode::SdyManualComputation, &values, &attrs, vec![region], &types)
     }
 
     /// `x` held to a cut.

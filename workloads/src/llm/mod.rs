@@ -13,6 +13,7 @@
 //! ```
 
 mod attention;
+mod context;
 mod experts;
 mod fit;
 mod latent;
@@ -103,14 +104,15 @@ impl Options {
     /// Positions of a block of attention; 0 if it is one operation.
     pub(crate) fn tile(&self) -> i64 {
         let divisor = (1..=self.seq.min(512)).rev().find(|n| self.seq % n == 0).unwrap_or(1);
-        self.attention_block.unwrap_or(if self.dtype == DType::BF16 { 0 } else { divisor })
+        let whole = self.dtype == DType::BF16 || self.mesh.context > 1;
+        self.attention_block.unwrap_or(if whole { 0 } else { divisor })
     }
 
     fn check(&self, m: &Model) -> Result<(), WorkloadError> {
         let refuse = |text: String| Err(WorkloadError::Combination(text));
         let Model { heads, kv_heads, dim, .. } = *m;
         let sizes = [self.batch, self.seq, self.tile().max(1), m.layers, m.d, m.ff, heads, kv_heads, dim, m.vocab];
-        let axes = [self.mesh.data, self.mesh.fsdp, self.mesh.expert, self.mesh.tensor];
+        let axes = Axis::ALL.map(|a| self.mesh.size(a));
         if sizes.iter().chain(&axes).any(|n| !(1..=crate::MAX_SIZE).contains(n)) {
             return refuse(format!("a size is not from 1 to {}", crate::MAX_SIZE));
         }
@@ -144,6 +146,7 @@ impl Options {
             return refuse(format!("seq={}: `{}` has {} positions", self.seq, m.name, m.context));
         }
         let tile = self.tile();
+        context::check(self, m)?;
         if tile == 0 {
             return Ok(());
         }

@@ -6,9 +6,10 @@ use tpusim_backend::hlo::{
 };
 use tpusim_isa::num::DType;
 
+use super::context;
 use super::layer::{Block, Tape};
 use super::math;
-use super::mesh::{Axis, BATCH, Cut};
+use super::mesh::{Axis, BATCH, Cut, POSITIONS};
 use super::optimizer::{corrections, update};
 use super::weights::{Named, Weight, of_layer, of_model};
 use super::{Model, Options};
@@ -275,19 +276,28 @@ impl Step<'_> {
         targets: ValueId,
     ) -> (Vec<ValueId>, ValueId) {
         let (b, m) = (&self.block, self.block.model);
+        f.name("positions");
+        let [tokens, targets] = [tokens, targets].map(|x| {
+            let x = context::balanced(f, &b.mesh, x, 1);
+            b.mesh.constrain(f, x, &[BATCH, POSITIONS])
+        });
         f.name("embedding");
         let table = outer.get(f, "embedding");
         let rows = f.take_rows(table, tokens);
         let mut x = f.convert(rows, b.dtype);
         if let Some(positions) = outer.find("positions") {
             let p = f.slice(positions, &[0, 0], &[b.seq, m.d]);
+            let p = context::balanced(f, &b.mesh, p, 0);
             let p = f.convert(p, b.dtype);
             let p = f.broadcast_along(p, &[1, 2], &[b.batch, b.seq, m.d]);
             x = f.add(x, p);
         }
         let x = b.spread(f, x);
         f.name("rope");
-        let tables = m.rope_base.map(|base| math::rope_tables(f, b.seq, m.rotated(), base));
+        let tables = m.rope_base.map(|base| {
+            let positions = context::positions(f, &b.mesh, b.seq, m.rotated() / 2);
+            math::rope_tables(f, positions, m.rotated(), base)
+        });
         let (mut x, mut rest, mut passed) = (x, stacks, Vec::new());
         for stage in &self.stages {
             let (own, after) = rest.split_at(stage.weights.len().min(rest.len()));
@@ -414,7 +424,7 @@ impl Step<'_> {
         let w = outer.get(f, head);
         let w = f.convert(w, b.dtype);
         let logits = math::contract(f, h, w, (&[2], &[d]), b.dtype);
-        let vocabulary: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor]];
+        let vocabulary: &[&[Axis]] = &[BATCH, POSITIONS, &[Axis::Tensor]];
         let logits = b.mesh.constrain(f, logits, vocabulary);
         f.name("loss");
         let wide = f.convert(logits, DType::F32);
@@ -487,6 +497,7 @@ impl Step<'_> {
         }
         if m.rope_base.is_none() {
             let sum = math::sum_wide(f, dx, &[0]);
+            let sum = context::restored(f, &b.mesh, sum, 0);
             let sum = f.pad(sum, 0.0, &[0, 0], &[m.context - b.seq, 0]);
             let sum = f.convert(sum, b.gradient);
             grads.set("positions", sum);
