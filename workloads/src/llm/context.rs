@@ -6,7 +6,7 @@
 //! then do as much: two chunks on the diagonal, whose keys they have, and `2 n - 1` pairs of a chunk of queries and one of earlier keys,
 //! which are `i` of the first and `2 n - 1 - i` of the second chunk. Which pair comes when is a table, so the program is the same.
 
-use tpusim_backend::hlo::{FuncBuilder, Literal, Opcode, ReduceKind, TensorType, ValueId};
+use tpusim_backend::hlo::{FuncBuilder, Literal, Opcode, TensorType, ValueId};
 use tpusim_backend::ops::attention::Attention;
 use tpusim_isa::num::DType;
 
@@ -273,10 +273,7 @@ pub(super) fn backward(f: F<'_, '_>, s: &Sizes, known: Known, go: ValueId) -> [V
         (go, of_q.clone()),
     ];
     let dtype = f.ty(q).dtype;
-    // Each device's part of the sums for all keys.
-    let shares = |x: ValueId, f: &FuncBuilder<'_>| TensorType::new([&[w.n], f.dims(x).as_slice()].concat(), dtype);
-    let shared: Cut = [&[POSITIONS.to_vec()], all_k.as_slice()].concat();
-    let results = [(f.ty(q), of_q), (shares(k, f), shared.clone()), (shares(v, f), shared)];
+    let results = [(f.ty(q), of_q), (f.ty(k), of_k.clone()), (f.ty(v), of_k)];
     let done = s.mesh.manual(f, Axis::Context, &operands, &results, |f, args| {
         let &[device, queries, keys, q, k, v, all_k, all_v, o, log, go] = args else { return Vec::new() };
         let [own_q, own_k, own_v, own_o, own_go] = [q, k, v, o, go].map(|x| w.apart(f, x));
@@ -315,17 +312,8 @@ pub(super) fn backward(f: F<'_, '_>, s: &Sizes, known: Known, go: ValueId) -> [V
         });
         let done: Vec<ValueId> = done.into_iter().map(|x| f.convert(x, dtype)).collect();
         let &[dq, dk, dv] = done.as_slice() else { return Vec::new() };
-        let [dk, dv] = [dk, dv].map(|x| {
-            let dims = f.dims(x);
-            f.reshape(x, &[&[1], dims.as_slice()].concat())
-        });
+        let [dk, dv] = [dk, dv].map(|x| s.mesh.reduce_scatter(f, Axis::Context, x, 1));
         vec![dq, dk, dv]
     });
-    let &[dq, dk, dv] = done.as_slice() else { return [q; 3] };
-    let [dk, dv] = [dk, dv].map(|x| {
-        let sum = f.reduce(ReduceKind::Sum, x, &[0]);
-        let cut: Vec<&[Axis]> = of_k.iter().map(Vec::as_slice).collect();
-        s.mesh.constrain(f, sum, &cut)
-    });
-    [dq, dk, dv]
+    done.try_into().unwrap_or([q; 3])
 }

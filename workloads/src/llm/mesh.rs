@@ -1,6 +1,6 @@
 //! The mesh of devices, and Shardy's notation of who has which part of an array.
 
-use tpusim_backend::hlo::{Attr, FuncBuilder, ModuleBuilder, Opcode, TensorType, Type, ValueId};
+use tpusim_backend::hlo::{Attr, FuncBuilder, ModuleBuilder, Opcode, ReplicaGroups, TensorType, Type, ValueId};
 use tpusim_isa::num::DType;
 
 /// An axis of the mesh.
@@ -151,6 +151,30 @@ impl Mesh {
         let region = f.region(&args, body);
         let types: Vec<TensorType> = results.iter().map(|(ty, _)| ty.clone()).collect();
         f.op_with_regions(Opcode::SdyManualComputation, &values, &attrs, vec![region], &types)
+    }
+
+    /// Inside of a computation that is manual along `axis`: the sum of all devices' `x`, of which each has its part of dimension `d`.
+    pub(super) fn reduce_scatter(&self, f: &mut FuncBuilder<'_>, axis: Axis, x: ValueId, d: usize) -> ValueId {
+        let mut ty = f.ty(x);
+        let scalar = TensorType::new([], ty.dtype);
+        if let Some(n) = ty.dims.get_mut(d) {
+            *n /= self.size(axis).max(1);
+        }
+        let along = Attr::Opaque(format!("stablehlo.axis_ref<name = \"{}\">", axis.name()));
+        let groups = ReplicaGroups::MeshAxes(Box::new(Attr::Symbol("mesh".to_owned())), vec![along]);
+        let attrs = [
+            ("scatter_dimension", Attr::Int(d as i64, Type::Scalar(DType::I64))),
+            ("replica_groups", Attr::Groups(groups)),
+            // Another one for each.
+            ("channel_handle", Attr::Channel { handle: usize::from(x) as i64 + 1, kind: 0 }),
+            ("use_global_device_ids", Attr::Unit),
+        ];
+        let sum = f.region(&[scalar.clone(), scalar], |f, args| match args {
+            [a, b] => vec![f.add(*a, *b)],
+            _ => Vec::new(),
+        });
+        let sums = f.op_with_regions(Opcode::ReduceScatter, &[x], &attrs, vec![sum], &[ty]);
+        sums.first().copied().unwrap_or(x)
     }
 
     /// `x` held to a cut.
