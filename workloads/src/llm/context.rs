@@ -10,10 +10,10 @@ use tpusim_backend::hlo::{FuncBuilder, Literal, Opcode, TensorType, ValueId};
 use tpusim_backend::ops::attention::Attention;
 use tpusim_isa::num::DType;
 
+use super::Options;
 use super::attention::{Known, Sizes};
 use super::mesh::{Axis, BATCH, Cut, Mesh, POSITIONS};
 use super::step::counted;
-use super::{Model, Options};
 use crate::WorkloadError;
 
 type F<'a, 'm> = &'a mut FuncBuilder<'m>;
@@ -22,7 +22,7 @@ type F<'a, 'm> = &'a mut FuncBuilder<'m>;
 ///
 /// # Errors
 /// What cannot, with what would work.
-pub(super) fn check(o: &Options, m: &Model) -> Result<(), WorkloadError> {
+pub(super) fn check(o: &Options) -> Result<(), WorkloadError> {
     let n = o.mesh.context;
     if n <= 1 {
         return Ok(());
@@ -39,9 +39,6 @@ pub(super) fn check(o: &Options, m: &Model) -> Result<(), WorkloadError> {
             o.seq,
             would.join(" or ")
         ));
-    }
-    if m.experts.is_some() {
-        return refuse("layers with experts on a mesh with an axis `context` are not there; `fsdp` would work".into());
     }
     if o.tile() != 0 {
         return refuse("attention_block on a mesh with an axis `context` is not there; leave it out".into());

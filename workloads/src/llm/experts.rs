@@ -12,7 +12,7 @@ use tpusim_isa::num::DType;
 
 use super::layer::{Block, Tape};
 use super::math;
-use super::mesh::{Axis, BATCH};
+use super::mesh::{Axis, BATCH, Mesh, POSITIONS};
 use super::models::Experts;
 use super::narrow::Of;
 use super::routing::{ROUTED, Routed};
@@ -40,9 +40,12 @@ pub(super) struct Dispatch {
 
 type F<'a, 'm> = &'a mut FuncBuilder<'m>;
 
-const GROUPED: &[&[Axis]] = &[&[], BATCH, &[], &[]];
-const PLACED: &[&[Axis]] = &[&[Axis::Expert], &[Axis::Data, Axis::Fsdp], &[], &[]];
-const HIDDEN: &[&[Axis]] = &[&[Axis::Expert], &[Axis::Data, Axis::Fsdp], &[], &[Axis::Tensor]];
+/// What cuts groups of tokens; last what moves to the experts.
+const GROUPS: &[Axis] = &[Axis::Data, Axis::Fsdp, Axis::Context, Axis::Expert];
+const OTHERS: &[Axis] = &[Axis::Data, Axis::Fsdp, Axis::Context];
+const GROUPED: &[&[Axis]] = &[&[], GROUPS, &[], &[]];
+const PLACED: &[&[Axis]] = &[&[Axis::Expert], OTHERS, &[], &[]];
+const HIDDEN: &[&[Axis]] = &[&[Axis::Expert], OTHERS, &[], &[Axis::Tensor]];
 
 impl Dispatch {
     /// Choices of a group.
@@ -225,9 +228,40 @@ impl Block<'_> {
         v
     }
 
+    /// Sizes of `(batch, seq)` by axes: the batch over copies, then over experts, and a device's part, positions over devices and a device's.
+    fn split(&self) -> [i64; 5] {
+        let Mesh { data, fsdp, expert, context, .. } = self.mesh;
+        let copies = data.saturating_mul(fsdp).max(1);
+        let parts = copies.saturating_mul(expert).max(1);
+        [copies, expert, self.batch / parts, context, self.seq / context.max(1)]
+    }
+
+    /// `(batch, seq, n)` by groups of tokens `(groups, tokens, n)`, as devices have them.
+    pub(super) fn grouped(&self, f: F<'_, '_>, d: &Dispatch, x: ValueId) -> ValueId {
+        let n = f.dims(x).last().copied().unwrap_or(1);
+        let mut x = x;
+        if self.mesh.context > 1 {
+            x = f.reshape(x, &[self.split().as_slice(), &[n]].concat());
+            x = f.transpose(x, &[0, 3, 1, 2, 4, 5]);
+        }
+        f.reshape(x, &[d.groups, d.tokens, n])
+    }
+
+    /// The opposite of [`Self::grouped`].
+    pub(super) fn in_order(&self, f: F<'_, '_>, x: ValueId) -> ValueId {
+        let n = f.dims(x).last().copied().unwrap_or(1);
+        let mut x = x;
+        if self.mesh.context > 1 {
+            let [copies, expert, batch, context, seq] = self.split();
+            x = f.reshape(x, &[copies, context, expert, batch, seq, n]);
+            x = f.transpose(x, &[0, 2, 3, 1, 4, 5]);
+        }
+        f.reshape(x, &[self.batch, self.seq, n])
+    }
+
     /// Rows of tokens `(batch, seq, d)` in the slots of the experts.
     fn dispatch(&self, f: F<'_, '_>, d: &Dispatch, x: ValueId, token: ValueId) -> ValueId {
-        let x = f.reshape(x, &[d.groups, d.tokens, self.model.d]);
+        let x = self.grouped(f, d, x);
         let rows = take(f, x, token, None);
         let [e, g, c, n] = d.rows(self.model.d);
         let rows = f.reshape(rows, &[g, e, c, n]);
@@ -281,7 +315,7 @@ impl Block<'_> {
             sum = Some(sum.map_or(row, |s| f.add(s, row)));
         }
         let sum = f.convert(sum.unwrap_or(rows), self.dtype);
-        let y = f.reshape(sum, &[self.batch, self.seq, n]);
-        self.mesh.constrain(f, y, &[BATCH, &[], &[]])
+        let y = self.in_order(f, sum);
+        self.mesh.constrain(f, y, &[BATCH, POSITIONS, &[]])
     }
 }

@@ -124,6 +124,7 @@ impl Options {
                 );
             }
         }
+        context::check(self)?;
         if let Some(e) = m.experts {
             self.check_experts(m, e)?;
         }
@@ -146,7 +147,6 @@ impl Options {
             return refuse(format!("seq={}: `{}` has {} positions", self.seq, m.name, m.context));
         }
         let tile = self.tile();
-        context::check(self, m)?;
         if tile == 0 {
             return Ok(());
         }
@@ -164,7 +164,7 @@ impl Options {
 impl Options {
     /// How the layers with experts spread their tokens.
     fn dispatch(&self, experts: Experts) -> Dispatch {
-        let groups = self.mesh.parts(mesh::BATCH).max(1);
+        let groups = self.mesh.parts(mesh::BATCH).saturating_mul(self.mesh.context).max(1);
         let tokens = (self.batch / self.microbatches.max(1)).saturating_mul(self.seq) / groups;
         Dispatch { experts, routing: self.routing, groups, tokens }
     }
