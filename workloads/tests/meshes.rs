@@ -21,6 +21,7 @@ const LONG: Options = Options {
     state: DType::F32,
     first_moment: None,
     microbatches: 1,
+    repeats: 1,
     attention_block: None,
     products: tpusim_workloads::llm::Products::Plain,
     routing: Routing::Capacity(1.25),
@@ -28,24 +29,30 @@ const LONG: Options = Options {
 
 fn check(m: &Model, options: &Options) {
     let what = format!("{} {}", m.name, options.mesh);
-    let whole = train_step(m, &Options { mesh: Mesh::ONE, ..*options }).unwrap();
+    let module = train_step(m, options).unwrap();
+    let whole = match options.mesh.pipeline {
+        1 => Options { mesh: Mesh::ONE, ..*options },
+        _ => Options { mesh: Mesh::ONE, microbatches: 1, repeats: 1, ..*options },
+    };
+    let whole = train_step(m, &whole).unwrap();
     let given = inputs(&whole);
     let want = eval_module(&whole, &given).unwrap();
-    let module = train_step(m, options).unwrap();
     let p = partition(&module).unwrap_or_else(|e| panic!("{what}: {e}"));
     assert_eq!(p.notes, Vec::<String>::new(), "{what}");
     let local = p.module.func("main").unwrap();
     let mut devices: Vec<Vec<Tensor>> = vec![Vec::new(); p.devices as usize];
-    for ((t, s), param) in given.iter().zip(&p.params).zip(&local.params) {
-        let ty = local.ty(param.value).tensor().unwrap();
-        let parts = cut(t.bytes(), t.dims(), t.dtype(), s, &p.mesh).unwrap();
+    let main = module.func("main").unwrap();
+    for (((t, s), param), whole) in given.iter().zip(&p.params).zip(&local.params).zip(&main.params) {
+        let (ty, whole) = (local.ty(param.value).tensor().unwrap(), main.ty(whole.value).tensor().unwrap());
+        // Layers of rounds of a pipeline are the same elements in another shape.
+        let parts = cut(t.bytes(), &whole.dims, t.dtype(), s, &p.mesh).unwrap();
         devices.iter_mut().zip(parts).for_each(|(d, part)| d.push(Tensor::new(ty.clone(), part).unwrap()));
     }
     let outputs = eval_spmd(&p.module, &devices, &EvalOptions::default()).unwrap_or_else(|e| panic!("{what}: {e}"));
     let result = |(i, want): (usize, &Tensor)| {
         let parts: Vec<Vec<u8>> = outputs.iter().map(|o| o[i].bytes().to_vec()).collect();
-        let ty = want.ty();
-        Tensor::new(ty.clone(), assemble(&parts, &ty.dims, ty.dtype, &p.results[i], &p.mesh).unwrap()).unwrap()
+        let (ty, whole) = (want.ty(), main.results[i].ty.tensor().unwrap());
+        Tensor::new(ty.clone(), assemble(&parts, &whole.dims, ty.dtype, &p.results[i], &p.mesh).unwrap()).unwrap()
     };
     let found: Vec<Tensor> = want.iter().enumerate().map(result).collect();
     // Softmax takes no notice of what all keys share, unless positions rotate it: the gradient is nothing but roundings.
@@ -127,4 +134,50 @@ fn sequences_that_do_not_divide_say_what_would() {
     let wrong = |mesh: Mesh, seq: i64| train_step(&m, &Options { mesh, seq, ..LONG }).unwrap_err().to_string();
     let error = wrong(Mesh { context: 4, ..Mesh::ONE }, 36);
     assert!(error.contains("into 8 chunks") && error.contains("seq=32 or seq=40 or context=3 would work"), "{error}");
+}
+
+#[test]
+fn layers_in_stages() {
+    let model = Model { layers: 4, ..small("qwen3-8b") };
+    for (mesh, batch, microbatches, remat) in [
+        (Mesh { pipeline: 2, ..Mesh::ONE }, 4, 1, Remat::Full),
+        (Mesh { pipeline: 4, ..Mesh::ONE }, 8, 8, Remat::Full),
+        (Mesh { pipeline: 2, ..Mesh::ONE }, 8, 8, Remat::Dots),
+        (Mesh { data: 2, pipeline: 2, fsdp: 2, ..Mesh::ONE }, 16, 4, Remat::None),
+        (Mesh { pipeline: 2, fsdp: 2, tensor: 2, ..Mesh::ONE }, 8, 4, Remat::Full),
+        (Mesh { pipeline: 2, context: 2, tensor: 2, ..Mesh::ONE }, 4, 2, Remat::Full),
+    ] {
+        check(&model, &Options { mesh, batch, microbatches, remat, ..LONG });
+    }
+}
+
+#[test]
+fn rounds_through_stages() {
+    let mesh = Mesh { pipeline: 2, fsdp: 2, ..Mesh::ONE };
+    for (layers, repeats, microbatches) in [(4, 2, 2), (4, 2, 4), (6, 3, 4), (8, 2, 6)] {
+        let model = Model { layers, ..small("llama3.1-8b") };
+        check(&model, &Options { mesh, repeats, microbatches, batch: 2 * microbatches, ..LONG });
+    }
+}
+
+#[test]
+fn experts_in_stages() {
+    let routing = Routing::Capacity(8.0);
+    let mesh = Mesh { pipeline: 2, fsdp: 2, expert: 2, ..Mesh::ONE };
+    check(&small("mixtral-8x7b"), &Options { mesh, routing, batch: 8, ..LONG });
+}
+
+// Oracle: by hand.
+#[test]
+fn stages_that_do_not_divide_say_what_would() {
+    let wrong = |layers: i64, o: Options| {
+        let model = Model { layers, ..small("llama3.1-8b") };
+        train_step(&model, &Options { mesh: Mesh { pipeline: 4, fsdp: 2, ..Mesh::ONE }, ..o }).unwrap_err().to_string()
+    };
+    let error = wrong(6, LONG);
+    assert!(error.contains("does not divide 6 layers; pipeline=2 or 3 or 6 would work"), "{error}");
+    let error = wrong(4, Options { microbatches: 6, batch: 12, ..LONG });
+    assert!(error.contains("microbatches=4 or microbatches=8 would work"), "{error}");
+    let error = wrong(4, Options { batch: 12, ..LONG });
+    assert!(error.contains("batch=8 or batch=16 would work"), "{error}");
 }

@@ -21,11 +21,14 @@ fn check(m: &Model, mesh: Mesh, routing: Routing) {
 
 /// Checks a step against the one for a mesh `whole`, to within `tolerance` of the largest of each result.
 fn check_step(m: &Model, options: &Options, whole: &Mesh, tolerance: f64) {
+    let one = if options.mesh.pipeline > 1 { 1 } else { options.microbatches };
+    let whole = Options { mesh: *whole, microbatches: one, repeats: 1, ..*options };
     let what = format!("{} {}", m.name, options.mesh);
     let module = train_step(m, options).unwrap();
-    let given = inputs(&module);
+    let whole = train_step(m, &whole).unwrap();
+    // The same elements, though rounds of a pipeline stack layers in another shape.
+    let given = inputs(&whole);
     let tpu = EvalOptions { dot: DotPrecision::Tpu, ..EvalOptions::default() };
-    let whole = train_step(m, &Options { mesh: *whole, ..*options }).unwrap();
     let want = eval_module_with(&whole, &given, &tpu).unwrap();
     let chip = ChipSpec::load("v5e").unwrap();
     let cluster = Cluster { slice: Topology::parse(&chip, "4x2").unwrap(), slices: 1 };
@@ -69,4 +72,14 @@ fn sequences_cut_over_eight_devices() {
     let mesh = Mesh { data: 2, context: 4, ..Mesh::ONE };
     let bf16 = Options { batch: 2, seq: 256, mesh, dtype: DType::BF16, ..long };
     check_step(&Model { dim: 16, ..model }, &bf16, &Mesh::ONE, 0.1);
+}
+
+#[test]
+fn stages_on_eight_devices() {
+    let o = Options { batch: 8, seq: 16, dtype: DType::F32, weights: DType::F32, ..Options::default() };
+    let model = Model { layers: 4, ..small("llama3.1-8b") };
+    let mesh = Mesh { pipeline: 4, fsdp: 2, ..Mesh::ONE };
+    check_step(&model, &Options { mesh, ..o }, &Mesh::ONE, 0.1);
+    let mesh = Mesh { pipeline: 2, fsdp: 2, tensor: 2, ..Mesh::ONE };
+    check_step(&model, &Options { mesh, microbatches: 4, repeats: 2, ..o }, &Mesh::ONE, 0.1);
 }

@@ -10,7 +10,7 @@ use tpusim_isa::num::DType;
 use super::context;
 use super::math;
 use super::mesh::Mesh;
-use super::step::counted;
+use super::stage::counted;
 
 /// Sizes of one attention.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@ use tpusim_isa::num::DType;
 use super::Options;
 use super::attention::{Known, Sizes};
 use super::mesh::{Axis, BATCH, Cut, Mesh, POSITIONS};
-use super::step::counted;
+use super::stage::counted;
 use crate::WorkloadError;
 
 type F<'a, 'm> = &'a mut FuncBuilder<'m>;

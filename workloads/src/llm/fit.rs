@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::mesh::BATCH;
+use super::mesh::ROWS;
 use super::{Axis, Mesh, Model};
 use crate::WorkloadError;
 
@@ -62,7 +62,8 @@ impl MeshRequest {
         }
         let copies = self.get(Axis::Data).is_none();
         if copies && slices > 1 {
-            mesh.data = slices;
+            // Stages of a pipeline are slices, if there are enough.
+            mesh.data = if slices % mesh.pipeline.max(1) == 0 { slices / mesh.pipeline.max(1) } else { slices };
         }
         if self.get(Axis::Fsdp).is_none() && all % mesh.devices().max(1) == 0 {
             let left = all / mesh.devices().max(1);
@@ -103,7 +104,7 @@ fn fitting(mesh: Mesh, all: i64) -> Vec<String> {
 
 /// Sequences of a batch for `mesh`: some thousands of tokens for each device that has a part of its own.
 pub fn default_batch(mesh: &Mesh, seq: i64) -> i64 {
-    mesh.parts(BATCH).saturating_mul((TOKENS_PER_DEVICE / seq.max(1)).max(1))
+    mesh.parts(ROWS).saturating_mul((TOKENS_PER_DEVICE / seq.max(1)).max(1))
 }
 
 /// Checks that `mesh` can share out `batch` sequences.
@@ -111,7 +112,7 @@ pub fn default_batch(mesh: &Mesh, seq: i64) -> i64 {
 /// # Errors
 /// A batch that it does not divide, with the nearest ones that it does.
 pub fn check_batch(mesh: &Mesh, batch: i64) -> Result<(), WorkloadError> {
-    let parts = mesh.parts(BATCH).max(1);
+    let parts = mesh.parts(ROWS).max(1);
     if batch % parts == 0 {
         return Ok(());
     }

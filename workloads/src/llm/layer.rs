@@ -92,9 +92,13 @@ impl Block<'_> {
     /// `x`, `(batch, seq, d)` between blocks, cut as it is there: devices that share the tensors of a layer each have a part of the
     /// positions, so that none keeps what the others keep too.
     pub fn spread(&self, f: F<'_, '_>, x: ValueId) -> ValueId {
-        let both: &[Axis] = &[Axis::Context, Axis::Tensor];
-        let positions = if self.seq % self.mesh.parts(both).max(1) == 0 { both } else { POSITIONS };
-        self.mesh.constrain(f, x, &[BATCH, positions, &[]])
+        self.mesh.constrain(f, x, &[BATCH, self.positions(), &[]])
+    }
+
+    /// What cuts positions between blocks.
+    pub fn positions(&self) -> &'static [Axis] {
+        const BOTH: &[Axis] = &[Axis::Context, Axis::Tensor];
+        if self.seq % self.mesh.parts(BOTH).max(1) == 0 { BOTH } else { POSITIONS }
     }
 
     /// Names and types of what the forward pass stores of a layer beside its input.

@@ -1,6 +1,6 @@
 //! The mesh of devices, and Shardy's notation of who has which part of an array.
 
-use tpusim_backend::hlo::{Attr, FuncBuilder, ModuleBuilder, Opcode, ReplicaGroups, TensorType, Type, ValueId};
+use tpusim_backend::hlo::{Attr, FuncBuilder, ModuleBuilder, Type, ValueId};
 use tpusim_isa::num::DType;
 
 /// An axis of the mesh.
@@ -8,6 +8,8 @@ use tpusim_isa::num::DType;
 pub enum Axis {
     /// Copies of the model, each with its part of the batch.
     Data,
+    /// Parts of the layers, through which parts of the batch flow.
+    Pipeline,
     /// Parts of the batch whose devices also share weights and optimizer state.
     Fsdp,
     /// Parts of the positions of a sequence, whose devices also share weights.
@@ -20,12 +22,13 @@ pub enum Axis {
 
 impl Axis {
     /// Every axis, the outermost first.
-    pub const ALL: [Axis; 5] = [Axis::Data, Axis::Fsdp, Axis::Context, Axis::Expert, Axis::Tensor];
+    pub const ALL: [Axis; 6] = [Axis::Data, Axis::Pipeline, Axis::Fsdp, Axis::Context, Axis::Expert, Axis::Tensor];
 
     /// Name on the command line and in programs.
     pub fn name(self) -> &'static str {
         match self {
             Axis::Data => "data",
+            Axis::Pipeline => "pipeline",
             Axis::Fsdp => "fsdp",
             Axis::Context => "context",
             Axis::Expert => "expert",
@@ -39,6 +42,8 @@ impl Axis {
 pub struct Mesh {
     /// Size of [`Axis::Data`].
     pub data: i64,
+    /// Size of [`Axis::Pipeline`].
+    pub pipeline: i64,
     /// Size of [`Axis::Fsdp`].
     pub fsdp: i64,
     /// Size of [`Axis::Context`].
@@ -54,12 +59,14 @@ pub(super) type Cut = Vec<Vec<Axis>>;
 
 /// The dimension that runs over the batch.
 pub(super) const BATCH: &[Axis] = &[Axis::Data, Axis::Fsdp, Axis::Expert];
+/// The batch outside of layers, where devices of a pipeline have parts too.
+pub(super) const ROWS: &[Axis] = &[Axis::Pipeline, Axis::Data, Axis::Fsdp, Axis::Expert];
 /// The dimension that runs over positions.
 pub(super) const POSITIONS: &[Axis] = &[Axis::Context];
 
 impl Mesh {
     /// One device.
-    pub const ONE: Mesh = Mesh { data: 1, fsdp: 1, context: 1, expert: 1, tensor: 1 };
+    pub const ONE: Mesh = Mesh { data: 1, pipeline: 1, fsdp: 1, context: 1, expert: 1, tensor: 1 };
 
     /// Number of devices, saturating.
     pub fn devices(&self) -> i64 {
@@ -70,6 +77,7 @@ impl Mesh {
     pub fn size(&self, axis: Axis) -> i64 {
         match axis {
             Axis::Data => self.data,
+            Axis::Pipeline => self.pipeline,
             Axis::Fsdp => self.fsdp,
             Axis::Context => self.context,
             Axis::Expert => self.expert,
@@ -86,6 +94,7 @@ impl Mesh {
     pub fn size_mut(&mut self, axis: Axis) -> &mut i64 {
         match axis {
             Axis::Data => &mut self.data,
+            Axis::Pipeline => &mut self.pipeline,
             Axis::Fsdp => &mut self.fsdp,
             Axis::Context => &mut self.context,
             Axis::Expert => &mut self.expert,
@@ -98,8 +107,8 @@ impl Mesh {
         if self.devices() == 1 {
             return;
         }
-        // Most meshes have neither of these.
-        let rare = |a: Axis| a == Axis::Context || a == Axis::Expert;
+        // Most meshes have none of these.
+        let rare = |a: Axis| [Axis::Pipeline, Axis::Context, Axis::Expert].contains(&a);
         let named = Axis::ALL.iter().filter(|a| !rare(**a) || self.size(**a) > 1);
         let axes: Vec<String> = named.map(|a| format!("\"{}\"={}", a.name(), self.size(*a))).collect();
         m.mesh("mesh", Attr::Opaque(format!("sdy.mesh<[{}]>", axes.join(", "))));
@@ -113,68 +122,12 @@ impl Mesh {
     }
 
     /// A cut as Shardy writes it, without its name.
-    fn dims(&self, cut: &[Vec<Axis>]) -> String {
+    pub(super) fn dims(&self, cut: &[Vec<Axis>]) -> String {
         let dims = cut.iter().map(|axes| {
             let names = axes.iter().filter(|a| self.size(**a) > 1).map(|a| format!("\"{}\"", a.name()));
             format!("{{{}}}", names.collect::<Vec<_>>().join(", "))
         });
         format!("<@mesh, [{}]>", dims.collect::<Vec<_>>().join(", "))
-    }
-
-    /// Runs `body` on every place of `axis`, on its parts of `operands`, which are cut as the second of each says; gives results of these
-    /// types, put together as they are cut. Along the other axes it is about whole arrays.
-    pub(super) fn manual<'m>(
-        &self,
-        f: &mut FuncBuilder<'m>,
-        axis: Axis,
-        operands: &[(ValueId, Cut)],
-        results: &[(TensorType, Cut)],
-        body: impl FnOnce(&mut FuncBuilder<'m>, &[ValueId]) -> Vec<ValueId>,
-    ) -> Vec<ValueId> {
-        let (values, cuts): (Vec<ValueId>, Vec<&Cut>) = operands.iter().map(|(v, cut)| (*v, cut)).unzip();
-        let part = |(v, cut): (&ValueId, &&Cut)| {
-            let mut ty = f.ty(*v);
-            let own = ty.dims.iter_mut().zip(cut.iter()).filter(|(_, axes)| axes.contains(&axis));
-            own.for_each(|(n, _)| *n /= self.size(axis).max(1));
-            ty
-        };
-        let args: Vec<TensorType> = values.iter().zip(&cuts).map(part).collect();
-        let list = |cuts: &mut dyn Iterator<Item = &Cut>| {
-            let all: Vec<String> = cuts.map(|cut| self.dims(cut)).collect();
-            Attr::Opaque(format!("sdy.sharding_per_value<[{}]>", all.join(", ")))
-        };
-        let attrs = [
-            ("in_shardings", list(&mut cuts.into_iter())),
-            ("out_shardings", list(&mut results.iter().map(|(_, cut)| cut))),
-            ("manual_axes", Attr::Opaque(format!("sdy<manual_axes{{\"{}\"}}>", axis.name()))),
-        ];
-        let region = f.region(&args, body);
-        let types: Vec<TensorType> = results.iter().map(|(ty, _)| ty.clone()).collect();
-        f.op_with_regions(Opcode::SdyManualComputation, &values, &attrs, vec![region], &types)
-    }
-
-    /// Inside of a computation that is manual along `axis`: the sum of all devices' `x`, of which each has its part of dimension `d`.
-    pub(super) fn reduce_scatter(&self, f: &mut FuncBuilder<'_>, axis: Axis, x: ValueId, d: usize) -> ValueId {
-        let mut ty = f.ty(x);
-        let scalar = TensorType::new([], ty.dtype);
-        if let Some(n) = ty.dims.get_mut(d) {
-            *n /= self.size(axis).max(1);
-        }
-        let along = Attr::Opaque(format!("stablehlo.axis_ref<name = \"{}\">", axis.name()));
-        let groups = ReplicaGroups::MeshAxes(Box::new(Attr::Symbol("mesh".to_owned())), vec![along]);
-        let attrs = [
-            ("scatter_dimension", Attr::Int(d as i64, Type::Scalar(DType::I64))),
-            ("replica_groups", Attr::Groups(groups)),
-            // Another one for each.
-            ("channel_handle", Attr::Channel { handle: usize::from(x) as i64 + 1, kind: 0 }),
-            ("use_global_device_ids", Attr::Unit),
-        ];
-        let sum = f.region(&[scalar.clone(), scalar], |f, args| match args {
-            [a, b] => vec![f.add(*a, *b)],
-            _ => Vec::new(),
-        });
-        let sums = f.op_with_regions(Opcode::ReduceScatter, &[x], &attrs, vec![sum], &[ty]);
-        sums.first().copied().unwrap_or(x)
     }
 
     /// `x` held to a cut.

@@ -18,12 +18,15 @@ mod experts;
 mod fit;
 mod latent;
 mod layer;
+mod manual;
 mod math;
 mod mesh;
 mod models;
 mod narrow;
 mod optimizer;
+mod pipeline;
 mod routing;
+mod stage;
 mod step;
 mod train;
 mod weights;
@@ -66,8 +69,10 @@ pub struct Options {
     pub state: DType,
     /// Type of the first moment, if it is another.
     pub first_moment: Option<DType>,
-    /// Parts of the batch whose gradients are summed one after the other.
+    /// Parts of the batch whose gradients are summed one after the other, or which flow through a pipeline; 1 is as many as it has stages.
     pub microbatches: i64,
+    /// Times that a part goes round the stages of a pipeline, each time through other layers.
+    pub repeats: i64,
     /// Positions of a block, for attention as a loop over pairs of blocks; 0 for attention as one operation, which chips have a kernel
     /// for if activations are bf16. None for the operation then, else for the largest divisor of `seq` up to 512.
     pub attention_block: Option<i64>,
@@ -90,6 +95,7 @@ impl Default for Options {
             state: DType::F32,
             first_moment: None,
             microbatches: 1,
+            repeats: 1,
             attention_block: None,
             products: Products::Plain,
             routing: Routing::Capacity(1.25),
@@ -106,6 +112,11 @@ impl Options {
         let divisor = (1..=self.seq.min(512)).rev().find(|n| self.seq % n == 0).unwrap_or(1);
         let whole = self.dtype == DType::BF16 || self.mesh.context > 1;
         self.attention_block.unwrap_or(if whole { 0 } else { divisor })
+    }
+
+    /// Parts of the batch that layers see one after the other.
+    fn parts(&self) -> i64 {
+        if self.microbatches <= 1 { self.mesh.pipeline.max(1) } else { self.microbatches }
     }
 
     fn check(&self, m: &Model) -> Result<(), WorkloadError> {
@@ -125,6 +136,7 @@ impl Options {
             }
         }
         context::check(self)?;
+        pipeline::check(self, m)?;
         if let Some(e) = m.experts {
             self.check_experts(m, e)?;
         }
@@ -165,7 +177,7 @@ impl Options {
     /// How the layers with experts spread their tokens.
     fn dispatch(&self, experts: Experts) -> Dispatch {
         let groups = self.mesh.parts(mesh::BATCH).saturating_mul(self.mesh.context).max(1);
-        let tokens = (self.batch / self.microbatches.max(1)).saturating_mul(self.seq) / groups;
+        let tokens = (self.batch / self.parts()).saturating_mul(self.seq) / groups;
         Dispatch { experts, routing: self.routing, groups, tokens }
     }
 
@@ -182,7 +194,7 @@ impl Options {
             return refuse("experts with biases are not there".into());
         }
         let groups = self.mesh.parts(mesh::BATCH).max(1);
-        if self.batch / self.microbatches.max(1) % groups != 0 {
+        if self.batch / self.parts() % groups != 0 {
             return refuse(format!("the mesh cuts batch={} into {groups} parts", self.batch));
         }
         if let Routing::Capacity(factor) = self.routing
