@@ -144,18 +144,22 @@ impl Step<'_> {
             let of: Vec<ValueId> = moments.iter().copied().skip(i).step_by(stored.len().max(1)).collect();
             let gradient = gradients.get(i).copied().unwrap_or(*w);
             let (w, after) = update(f, *w, gradient, &of, corrections);
-            let held = |f: F<'_, '_>, x| match self.block.mesh.sharding(cut) {
-                Some(text) => f.sharding_constraint(x, &text),
-                None => x,
-            };
-            next.push(held(f, w));
+            next.push(self.held(f, w, cut));
             for (all, x) in state.iter_mut().zip(after) {
-                all.push(held(f, x));
+                all.push(self.held(f, x, cut));
             }
         }
         next.extend(state.into_iter().flatten());
         next.extend([step, loss]);
         Ok(next)
+    }
+
+    /// `x` cut as said.
+    fn held(&self, f: F<'_, '_>, x: ValueId, cut: &[Vec<Axis>]) -> ValueId {
+        match self.block.mesh.sharding(cut) {
+            Some(text) => f.sharding_constraint(x, &text),
+            None => x,
+        }
     }
 
     /// As [`Self::gradients`], means over `n` parts of the batch that are taken one after the other.
@@ -168,12 +172,8 @@ impl Step<'_> {
     ) -> (Vec<ValueId>, ValueId) {
         f.name("microbatches");
         let cuts: Vec<Cut> = self.stored().map(|(_, _, cut, _)| cut).collect();
-        let held = |f: F<'_, '_>, x, cut: &Cut| match self.block.mesh.sharding(cut) {
-            Some(text) => f.sharding_constraint(x, &text),
-            None => x,
-        };
         let zeros: Vec<ValueId> = weights.iter().map(|w| f.splat(f.ty(*w), 0.0)).collect();
-        let zeros: Vec<ValueId> = zeros.iter().zip(&cuts).map(|(z, cut)| held(f, *z, cut)).collect();
+        let zeros: Vec<ValueId> = zeros.iter().zip(&cuts).map(|(z, cut)| self.held(f, *z, cut)).collect();
         let none = f.splat(TensorType::new([], DType::F32), 0.0);
         let fixed = [&[tokens, targets], weights].concat();
         let sums = counted(f, n, &fixed, &[&[none], zeros.as_slice()].concat(), |f, i, fixed, state| {
@@ -187,7 +187,7 @@ impl Step<'_> {
             let mut next = vec![f.add(*loss, more)];
             for ((sum, g), cut) in sums.iter().zip(of).zip(&cuts) {
                 let sum = f.add(*sum, g);
-                next.push(held(f, sum, cut));
+                next.push(self.held(f, sum, cut));
             }
             next
         });
@@ -223,8 +223,13 @@ impl Step<'_> {
             let outer = Named::new(self.model.iter().map(|w| w.name), outer);
             let (mut all, loss) = self.gradients(f, stacks, &outer, (*tokens, *targets), Some(&place));
             f.name("pipeline/sum");
-            let shared = all.split_off(stacked.min(all.len())).into_iter().chain([loss]);
-            all.extend(shared.map(|x| mesh.all_reduce(f, Axis::Pipeline, x)).collect::<Vec<_>>());
+            // Summed over the other axes first, of which each device keeps its part.
+            let outer = all.split_off(stacked.min(all.len()));
+            for (x, w) in outer.into_iter().zip(&self.model) {
+                let x = self.held(f, x, &w.cut);
+                all.push(mesh.all_reduce(f, Axis::Pipeline, x));
+            }
+            all.push(mesh.all_reduce(f, Axis::Pipeline, loss));
             all
         });
         let loss = done.pop();
