@@ -7,7 +7,7 @@ use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::DType;
 use tpusim_isa::topology::Topology;
 use tpusim_sim::network::Cluster;
-use tpusim_traces::training::Training;
+use tpusim_traces::training::{Pipeline, Training};
 use tpusim_traces::units::memory;
 use tpusim_workloads::llm::{
     Axis, MeshRequest, Model, Options, Products, check_batch, configure, default_batch, train_step,
@@ -239,5 +239,12 @@ pub fn training(model: &Model, o: &Options) -> Training {
         dtype: if o.products == Products::Fp8 { DType::F8E4M3FN } else { o.dtype },
         weight_flops: flops.weights,
         attention_flops: flops.attention,
+        pipeline: o.schedule().map(|s| Pipeline {
+            stages: s.stages,
+            microbatches: s.microbatches,
+            iterations: s.iterations,
+            idle: s.idle,
+            sources: s.places.map(str::to_owned).to_vec(),
+        }),
     }
 }

@@ -43,6 +43,7 @@ pub use mesh::{Axis, Mesh};
 pub use models::{Experts, Latent, MODELS, Mlp, Model, Norm, UsefulFlops};
 pub use narrow::Products;
 pub use optimizer::{BETA1, BETA2, EPSILON, Optimizer, RATE};
+pub use pipeline::Schedule;
 pub(crate) use train::WORKLOAD;
 pub use train::configure;
 

@@ -19,6 +19,35 @@ use crate::WorkloadError;
 
 type F<'a, 'm> = &'a mut FuncBuilder<'m>;
 
+/// What the places of operations of an iteration begin with, forward and backward.
+const ITERATIONS: [&str; 2] = ["pipeline/forward", "pipeline/backward"];
+
+/// Who works when in a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Stages.
+    pub stages: i64,
+    /// Parts of the batch that go through.
+    pub microbatches: i64,
+    /// Iterations of every stage, each way.
+    pub iterations: i64,
+    /// Iterations of them in which a stage has no part: while the first are on their way to it, and when the last have left.
+    pub idle: i64,
+    /// What the places of operations of an iteration begin with.
+    pub places: [&'static str; 2],
+}
+
+impl Options {
+    /// The schedule, if the mesh has a pipeline.
+    pub fn schedule(&self) -> Option<Schedule> {
+        let (stages, microbatches) = (self.mesh.pipeline, self.parts());
+        let busy = microbatches.saturating_mul(self.repeats);
+        let idle = stages - 1;
+        let iterations = busy.saturating_add(idle);
+        (stages > 1).then_some(Schedule { stages, microbatches, iterations, idle, places: ITERATIONS })
+    }
+}
+
 /// Checks that a model and a batch can be cut into stages and parts.
 ///
 /// # Errors
@@ -258,6 +287,7 @@ impl<'a> Pipeline<'a> {
             let put = f.select(is_last, y, towards);
             let parts = put_layer(f, *parts, put, slot);
             let kept = kept.iter().zip(made).map(|(all, made)| put_layer(f, *all, made, t)).collect::<Vec<_>>();
+            f.name(ITERATIONS[0]);
             [vec![moving, parts], next, kept].concat()
         });
         let (state, kept) = done.split_at(own.min(done.len()));
@@ -351,6 +381,7 @@ impl<'a> Pipeline<'a> {
                 };
                 grown.push(self.held(f, sum, &cut(w)));
             }
+            f.name(ITERATIONS[1]);
             [vec![moving, parts], next, grown].concat()
         });
         let (state, sums) = done.split_at(own.min(done.len()));
