@@ -27,7 +27,8 @@ const SEQ: i64 = 4096;
 /// What a model's training step is, beside the parameters of the workload `train`.
 #[derive(Args, Clone, Debug)]
 pub struct ModelArgs {
-    /// Sizes of the mesh's axes, e.g. data=2,fsdp=64,tensor=4 [default: fsdp over the devices of a slice, data over slices]. Where a
+    /// Sizes of the mesh's axes data, pipeline, fsdp, context, expert and tensor, e.g. data=2,fsdp=64,tensor=4 [default: fsdp over the
+    /// devices of a slice, data over slices]. Where a
     /// chip is two devices, a mesh of as many places as there are chips has the two share tensors
     #[arg(long, value_name = "AXIS=N,...", help_heading = "Model")]
     mesh: Option<MeshRequest>,

@@ -2,10 +2,12 @@
 //! why; what is expressed otherwise than it ran is a note.
 
 use serde_json::Value;
+use tpusim_backend::hlo::Module;
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::DType;
 use tpusim_isa::topology::Topology;
 use tpusim_sim::network::Cluster;
+use tpusim_traces::units::memory;
 use tpusim_workloads::llm::{
     Experts, Keep, MeshRequest, Mlp, Model, Options, Products, Remat, Routing, check_batch, train_step,
 };
@@ -104,8 +106,26 @@ pub fn case(row: &Row, origin: &Row) -> Result<Case, String> {
     }
     let case = Case { chip, cluster, model, options, notes };
     // Whatever the writer of steps refuses, with its words.
-    train_step(&case.model, &case.options).map_err(|e| e.to_string())?;
+    let module = train_step(&case.model, &case.options).map_err(|e| e.to_string())?;
+    let (needed, has) = (least_bytes(&module, &case), *case.chip.hbm.usable_bytes_device);
+    if needed > has {
+        let (needed, has) = (memory(needed), memory(has));
+        return Err(format!("its weights need {needed} of HBM on each device in two bytes each, of {has}"));
+    }
     Ok(case)
+}
+
+/// Bytes of HBM that weights take on each device at least: two for each of them, over the devices that share a copy.
+fn least_bytes(module: &Module, case: &Case) -> u64 {
+    let Some(main) = module.func("main") else { return 0 };
+    let weights = main.params.iter().filter(|p| {
+        let name = module.locs.name(p.loc).unwrap_or_default();
+        main.ty(p.value).tensor().is_some_and(|t| t.dtype.is_float())
+            && !["m/", "v/"].iter().any(|m| name.starts_with(m))
+    });
+    let elements = weights.filter_map(|p| main.ty(p.value).tensor()?.elements()).fold(0, u64::saturating_add);
+    let sharing = u64::from(case.cluster.devices()) / case.options.mesh.data.max(1) as u64;
+    elements.saturating_mul(2) / sharing.max(1)
 }
 
 /// The name of a chip here.

@@ -104,7 +104,8 @@ fn fitting(mesh: Mesh, all: i64) -> Vec<String> {
 
 /// Sequences of a batch for `mesh`: some thousands of tokens for each device that has a part of its own.
 pub fn default_batch(mesh: &Mesh, seq: i64) -> i64 {
-    mesh.parts(ROWS).saturating_mul((TOKENS_PER_DEVICE / seq.max(1)).max(1))
+    let tokens = TOKENS_PER_DEVICE.saturating_mul(mesh.context);
+    mesh.parts(ROWS).saturating_mul((tokens / seq.max(1)).max(1))
 }
 
 /// Checks that `mesh` can share out `batch` sequences.
@@ -144,6 +145,11 @@ mod tests {
         assert_eq!(mesh("tensor=4", 1, 256).unwrap(), "fsdp=64,tensor=4");
         assert_eq!(mesh("fsdp=128,tensor=4", 1, 512).unwrap(), "fsdp=128,tensor=4");
         assert_eq!(mesh("", 1, 1).unwrap(), "one device");
+        // Stages are slices.
+        assert_eq!(mesh("pipeline=4", 8, 16).unwrap(), "data=2,pipeline=4,fsdp=16");
+        assert_eq!(mesh("pipeline=4", 1, 16).unwrap(), "pipeline=4,fsdp=4");
+        assert_eq!(mesh("context=4", 1, 64).unwrap(), "fsdp=16,context=4");
+        assert_eq!(default_batch(&Mesh { fsdp: 16, context: 4, ..Mesh::ONE }, 4096), 128);
     }
 
     // Oracle: by hand.
@@ -153,7 +159,7 @@ mod tests {
         assert!(error.contains("has 512 devices, the pod 256") && error.contains("fsdp=64,tensor=4"), "{error}");
         let error = mesh("fsdp=64", 1, 256).unwrap_err();
         assert!(error.contains("fsdp=256 or data=4,fsdp=64"), "{error}");
-        assert!(mesh("model=3", 1, 256).unwrap_err().contains("axes data, fsdp, "));
+        assert!(mesh("model=3", 1, 256).unwrap_err().contains("axes data, pipeline, fsdp, "));
         assert!(mesh("data=2,data=3", 1, 256).unwrap_err().contains("twice"));
         let error = check_batch(&Mesh { fsdp: 128, ..Mesh::ONE }, 200).unwrap_err().to_string();
         assert!(error.contains("128 or 256 would work"), "{error}");
