@@ -5,7 +5,8 @@
 //! that no product and no mask of tokens by experts by capacity is needed, rows move by index: to a slot of an expert from its token, to a
 //! token from its slots. Both directions are gathers, in the gradient too, where each is the other's.
 //!
-//! Rows of experts are `(experts, groups, capacity, channels)`. From cut by groups to cut by experts they go all to all.
+//! Rows of experts are `(experts, groups, capacity, channels)`. From cut by groups to cut by experts they go all to all, each of the devices
+//! that share tensors with its part of the channels, as in MaxText (`activation_embed_moe`).
 
 use tpusim_backend::hlo::{Attr, DotDims, FuncBuilder, GatherDims, Opcode, ReduceKind, TensorType, ValueId};
 use tpusim_isa::num::DType;
@@ -40,11 +41,16 @@ pub(super) struct Dispatch {
 
 type F<'a, 'm> = &'a mut FuncBuilder<'m>;
 
+/// Axes of experts, groups, slots and channels.
+type Rows = [&'static [Axis]; 4];
+
 /// What cuts groups of tokens; last what moves to the experts.
 const GROUPS: &[Axis] = &[Axis::Data, Axis::Fsdp, Axis::Context, Axis::Expert];
 const OTHERS: &[Axis] = &[Axis::Data, Axis::Fsdp, Axis::Context];
-const GROUPED: &[&[Axis]] = &[&[], GROUPS, &[], &[]];
-const PLACED: &[&[Axis]] = &[&[Axis::Expert], OTHERS, &[], &[]];
+const GROUPED: Rows = [&[], GROUPS, &[], &[Axis::Tensor]];
+const PLACED: Rows = [&[Axis::Expert], OTHERS, &[], &[Axis::Tensor]];
+/// What several products read is gathered once for all of them.
+const READ: Rows = [&[Axis::Expert], OTHERS, &[], &[]];
 const HIDDEN: &[&[Axis]] = &[&[Axis::Expert], OTHERS, &[], &[Axis::Tensor]];
 
 impl Dispatch {
@@ -143,7 +149,7 @@ impl Block<'_> {
         let a = self.scaled(f, a, scale);
         let down = self.weight(f, t, "experts_down");
         let y = self.dot(f, (a, Of::Value), (down, Of::Value), by_expert((&[3], &[1])), self.dtype);
-        let y = self.mesh.constrain(f, y, PLACED);
+        let y = self.held(f, y, PLACED);
         self.combine(f, d, y, routed.slot)
     }
 
@@ -187,7 +193,7 @@ impl Block<'_> {
         };
         let (one, two) = (back(f, "experts_up", du), back(f, "experts_gate", dg));
         let dx = f.add(one, two);
-        let dx = self.mesh.constrain(f, dx, PLACED);
+        let dx = self.held(f, dx, PLACED);
         f.name("layer/experts/dispatch/gradient");
         let dx = self.combine(f, d, dx, routed.slot);
         let more = self.router_gradient(f, t, grads, d, routed, d_scale);
@@ -261,6 +267,9 @@ impl Block<'_> {
 
     /// Rows of tokens `(batch, seq, d)` in the slots of the experts.
     fn dispatch(&self, f: F<'_, '_>, d: &Dispatch, x: ValueId, token: ValueId) -> ValueId {
+        // Channels instead of positions apart, as they will go to the experts.
+        let channels: &[Axis] = if self.model.d % self.mesh.tensor.max(1) == 0 { &[Axis::Tensor] } else { &[] };
+        let x = self.mesh.constrain(f, x, &[BATCH, POSITIONS, channels]);
         let x = self.grouped(f, d, x);
         let rows = take(f, x, token, None);
         let [e, g, c, n] = d.rows(self.model.d);
@@ -273,14 +282,23 @@ impl Block<'_> {
         let rank = f.dims(x).len();
         let order: Vec<i64> = [1, 0].into_iter().chain(2..rank as i64).collect();
         let x = f.transpose(x, &order);
-        let x = self.mesh.constrain(f, x, &GROUPED[..rank.min(4)]);
-        self.mesh.constrain(f, x, &PLACED[..rank.min(4)])
+        let x = self.held(f, x, GROUPED);
+        let x = self.held(f, x, PLACED);
+        self.held(f, x, READ)
+    }
+
+    /// Rows, or what there is one of for each, cut; channels stay whole if the devices that share tensors do not divide them.
+    fn held(&self, f: F<'_, '_>, x: ValueId, [e, g, c, channels]: Rows) -> ValueId {
+        let divides = self.model.d % self.mesh.tensor.max(1) == 0;
+        let cut: Rows = [e, g, c, if divides { channels } else { &[] }];
+        let rank = f.dims(x).len().min(cut.len());
+        self.mesh.constrain(f, x, cut.get(..rank).unwrap_or_default())
     }
 
     /// The opposite of [`Self::place`].
     pub(super) fn back(&self, f: F<'_, '_>, x: ValueId) -> ValueId {
         let rank = f.dims(x).len();
-        let x = self.mesh.constrain(f, x, &GROUPED[..rank.min(4)]);
+        let x = self.held(f, x, GROUPED);
         let order: Vec<i64> = [1, 0].into_iter().chain(2..rank as i64).collect();
         f.transpose(x, &order)
     }
@@ -316,6 +334,6 @@ impl Block<'_> {
         }
         let sum = f.convert(sum.unwrap_or(rows), self.dtype);
         let y = self.in_order(f, sum);
-        self.mesh.constrain(f, y, &[BATCH, POSITIONS, &[]])
+        self.spread(f, y)
     }
 }
