@@ -12,7 +12,7 @@ use super::math;
 use super::mesh::{Axis, BATCH, Cut, POSITIONS, ROWS};
 use super::optimizer::{corrections, update};
 use super::pipeline::{Pipeline, Place};
-use super::stage::{Stage, counted, layer_of, stages};
+use super::stage::{Around, Stage, counted, layer_of, stages};
 use super::weights::{Named, Weight, of_model};
 use super::{Model, Options};
 use crate::WorkloadError;
@@ -207,7 +207,7 @@ impl Step<'_> {
         let (mesh, none) = (self.o.mesh, TensorType::new([], DType::F32));
         let cuts: Vec<Cut> = self.stored().map(|(_, _, cut, _)| cut).collect();
         let of_tokens: Cut = vec![ROWS.to_vec(), Vec::new()];
-        let mut operands = Pipeline::places(self.o, f);
+        let mut operands = Pipeline::places(self.o, self.block.model.layers, f);
         let own = operands.len();
         operands.extend(weights.iter().copied().zip(cuts.iter().cloned()));
         operands.extend([tokens, targets].map(|x| (x, of_tokens.clone())));
@@ -280,17 +280,18 @@ impl Step<'_> {
                 (dx, stacked, loss)
             }
             _ => {
+                let around = Around { tables, first: None };
                 let (mut x, mut rest, mut passed) = (x, stacks, Vec::new());
                 for stage in &self.stages {
                     let (own, after) = rest.split_at(stage.weights.len().min(rest.len()));
-                    let (y, kept) = stage.forward(f, own, tables, x);
+                    let (y, kept) = stage.forward(f, own, around, x);
                     passed.push((stage, own, kept));
                     (x, rest) = (y, after);
                 }
                 let (mut dx, loss) = self.loss(f, outer, &mut grads, x, targets);
                 let mut stacked = Vec::new();
                 for (stage, own, kept) in passed.iter().rev() {
-                    let (d, of) = stage.backward(f, own, tables, kept, dx);
+                    let (d, of) = stage.backward(f, own, around, kept, dx);
                     stacked = [of, stacked].concat();
                     dx = d;
                 }
