@@ -6,6 +6,8 @@
 //! hands them to the first, where they wait until all others have begun their round; with more rounds a stage has fewer layers of each, and
 //! less is computed for nobody.
 //!
+//! What is outside of the pipeline, as embedding, loss, and layers of another kind, every place of the axis does for a part of the batch.
+//!
 //! Parts lie spread over stages. With each iteration they move by a stage towards the first, which takes those that arrive, while the
 //! last one puts those that are done where the others were. The backward pass is all this from its end to its beginning.
 
@@ -67,15 +69,13 @@ pub(super) fn check(o: &Options, m: &Model) -> Result<(), WorkloadError> {
     if n == 1 {
         return Ok(());
     }
-    if m.experts.is_some_and(|e| e.dense_layers > 0) {
-        return refuse("layers of two kinds in a pipeline are not there; a mesh without `pipeline` would work".into());
-    }
-    if m.layers % n.saturating_mul(rounds) != 0 {
-        let sizes: Vec<String> =
-            (2..=m.layers).filter(|k| m.layers % (k * rounds) == 0).map(|k| k.to_string()).collect();
+    // Others are outside, where places of the axis have parts of the batch.
+    let layers = m.layers - m.experts.map_or(0, |e| e.dense_layers);
+    if layers % n.saturating_mul(rounds) != 0 {
+        let sizes: Vec<String> = (2..=layers).filter(|k| layers % (k * rounds) == 0).map(|k| k.to_string()).collect();
         return refuse(format!(
             "pipeline={n} with repeats={rounds} does not divide {} layers; pipeline={} would work",
-            m.layers,
+            layers,
             if sizes.is_empty() { "1".to_owned() } else { sizes.join(" or ") }
         ));
     }

@@ -75,15 +75,15 @@ pub(super) struct Stage<'a> {
     pub weights: Vec<Weight>,
 }
 
-/// The layers of `m`, in one stage if all are alike.
-pub(super) fn stages<'a>(m: &Model, o: &Options, block: Block<'a>) -> Vec<Stage<'a>> {
+/// The layers of `m`, in one stage if all are alike; the last ones as `block`, others as `before`.
+pub(super) fn stages<'a>(m: &Model, o: &Options, block: Block<'a>, before: Block<'a>) -> Vec<Stage<'a>> {
     let stage = |name, layers, block: Block<'a>| {
         let experts = block.experts.map(|d| d.experts);
         Stage { name, layers, block, weights: of_layer(m, block.ff, experts.as_ref(), &o.mesh) }
     };
     let Some(e) = m.experts else { return vec![stage("layers", m.layers, block)] };
     let routed = Block { ff: e.shared.saturating_mul(e.ff), experts: Some(o.dispatch(e)), ..block };
-    let all = [stage("dense", e.dense_layers, block), stage("layers", m.layers - e.dense_layers, routed)];
+    let all = [stage("dense", e.dense_layers, before), stage("layers", m.layers - e.dense_layers, routed)];
     all.into_iter().filter(|s| s.layers > 0).collect()
 }
 

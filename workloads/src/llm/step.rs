@@ -45,10 +45,10 @@ pub(super) fn build(m: &Model, o: &Options) -> Result<Verified<Module>, Workload
         ff: m.ff,
         experts: None,
     };
-    let stages = stages(m, o, block);
     // Devices of a pipeline share the work outside of it.
     let rows = if o.mesh.pipeline > 1 { o.batch / o.mesh.pipeline } else { block.batch };
-    let step = Step { o, block: Block { batch: rows, ..block }, stages, model: of_model(m, &o.mesh) };
+    let outside = Block { batch: rows, ..block };
+    let step = Step { o, block: outside, stages: stages(m, o, block, outside), model: of_model(m, &o.mesh) };
     let mut module = ModuleBuilder::new("train");
     o.mesh.declare(&mut module);
     let mut f = module.func("main");
@@ -60,8 +60,11 @@ pub(super) fn build(m: &Model, o: &Options) -> Result<Verified<Module>, Workload
 impl Step<'_> {
     /// Names, shapes and cuts of all weights as they are stored: those of layers stacked.
     fn stored(&self) -> impl Iterator<Item = (String, Vec<i64>, Cut, Draw)> {
-        let stacked = self.stages.iter().flat_map(|s| {
-            let (first, cuts) = Pipeline::stacked(self.o, s.layers);
+        let last = self.stages.len().saturating_sub(1);
+        let stacked = self.stages.iter().enumerate().flat_map(move |(i, s)| {
+            let flows = i == last && self.o.mesh.pipeline > 1;
+            let alone = || (vec![s.layers], vec![Vec::new()]);
+            let (first, cuts) = if flows { Pipeline::stacked(self.o, s.layers) } else { alone() };
             s.weights.iter().map(move |w| {
                 let (dims, cut) = ([&first, w.dims.as_slice()].concat(), [cuts.as_slice(), &w.cut].concat());
                 (format!("{}/{}", s.name, w.name), dims, cut, w.draw)
@@ -207,12 +210,13 @@ impl Step<'_> {
         let (mesh, none) = (self.o.mesh, TensorType::new([], DType::F32));
         let cuts: Vec<Cut> = self.stored().map(|(_, _, cut, _)| cut).collect();
         let of_tokens: Cut = vec![ROWS.to_vec(), Vec::new()];
-        let mut operands = Pipeline::places(self.o, self.block.model.layers, f);
+        let layers = self.stages.last().map_or(0, |s| s.layers);
+        let mut operands = Pipeline::places(self.o, layers, f);
         let own = operands.len();
         operands.extend(weights.iter().copied().zip(cuts.iter().cloned()));
         operands.extend([tokens, targets].map(|x| (x, of_tokens.clone())));
         let summed = weights.iter().map(|w| TensorType::new(f.dims(*w), self.block.gradient));
-        let mut results: Vec<(TensorType, Cut)> = summed.zip(cuts).collect();
+        let mut results: Vec<(TensorType, Cut)> = summed.zip(cuts.iter().cloned()).collect();
         results.push((none.clone(), Vec::new()));
         let mut done = mesh.manual(f, Axis::Pipeline, &operands, &results, |f, args| {
             let (places, args) = args.split_at(own.min(args.len()));
@@ -224,10 +228,11 @@ impl Step<'_> {
             let (mut all, loss) = self.gradients(f, stacks, &outer, (*tokens, *targets), Some(&place));
             f.name("pipeline/sum");
             // Summed over the other axes first, of which each device keeps its part.
-            let outer = all.split_off(stacked.min(all.len()));
-            for (x, w) in outer.into_iter().zip(&self.model) {
-                let x = self.held(f, x, &w.cut);
-                all.push(mesh.all_reduce(f, Axis::Pipeline, x));
+            for (x, cut) in
+                all.iter_mut().zip(&cuts).filter(|(_, cut)| !cut.iter().flatten().any(|a| *a == Axis::Pipeline))
+            {
+                let own = self.held(f, *x, cut);
+                *x = mesh.all_reduce(f, Axis::Pipeline, own);
             }
             all.push(mesh.all_reduce(f, Axis::Pipeline, loss));
             all
@@ -269,35 +274,35 @@ impl Step<'_> {
             let positions = context::positions(f, &b.mesh, b.seq, m.rotated() / 2);
             math::rope_tables(f, positions, m.rotated(), base)
         });
-        let mut grads = Named::default();
-        let (dx, stacked, loss) = match (place, self.stages.first()) {
-            (Some(place), Some(stage)) => {
-                let p = Pipeline::new(self.o, stage);
-                let (x, kept) = p.forward(f, place, stacks, tables, x);
-                let targets = p.as_they_come(f, targets);
-                let (dx, loss) = self.loss(f, outer, &mut grads, x, targets);
-                let (dx, stacked) = p.backward(f, place, stacks, tables, (&kept, dx));
-                (dx, stacked, loss)
-            }
-            _ => {
-                let around = Around { tables, first: None };
-                let (mut x, mut rest, mut passed) = (x, stacks, Vec::new());
-                for stage in &self.stages {
-                    let (own, after) = rest.split_at(stage.weights.len().min(rest.len()));
-                    let (y, kept) = stage.forward(f, own, around, x);
-                    passed.push((stage, own, kept));
-                    (x, rest) = (y, after);
-                }
-                let (mut dx, loss) = self.loss(f, outer, &mut grads, x, targets);
-                let mut stacked = Vec::new();
-                for (stage, own, kept) in passed.iter().rev() {
-                    let (d, of) = stage.backward(f, own, around, kept, dx);
-                    stacked = [of, stacked].concat();
-                    dx = d;
-                }
-                (dx, stacked, loss)
-            }
+        // The last layers that are alike are those in a pipeline.
+        let (before, flow) = match (place, self.stages.split_last()) {
+            (Some(place), Some((last, before))) => (before, Some((place, Pipeline::new(self.o, last)))),
+            _ => (self.stages.as_slice(), None),
         };
+        let around = Around { tables, first: None };
+        let (mut x, mut rest, mut passed) = (x, stacks, Vec::new());
+        for stage in before {
+            let (own, after) = rest.split_at(stage.weights.len().min(rest.len()));
+            let (y, kept) = stage.forward(f, own, around, x);
+            passed.push((stage, own, kept));
+            (x, rest) = (y, after);
+        }
+        let (mut targets, mut flown) = (targets, Vec::new());
+        if let Some((place, p)) = &flow {
+            (x, flown) = p.forward(f, place, rest, tables, x);
+            targets = p.as_they_come(f, targets);
+        }
+        let mut grads = Named::default();
+        let (mut dx, loss) = self.loss(f, outer, &mut grads, x, targets);
+        let mut stacked = Vec::new();
+        if let Some((place, p)) = &flow {
+            (dx, stacked) = p.backward(f, place, rest, tables, (&flown, dx));
+        }
+        for (stage, own, kept) in passed.iter().rev() {
+            let (d, of) = stage.backward(f, own, around, kept, dx);
+            stacked = [of, stacked].concat();
+            dx = d;
+        }
         f.name("embedding/gradient");
         self.embedding_gradient(f, &mut grads, tokens, dx);
         let outer = grads.in_order(f, self.model.iter().map(|w| w.name));
