@@ -10,7 +10,7 @@ use tpusim_sim::network::Cluster;
 use tpusim_traces::pod::PodReport;
 use tpusim_traces::routing::Experts;
 use tpusim_traces::serving::Serving;
-use tpusim_traces::training::Training;
+use tpusim_traces::training::{Pipeline, Training};
 use tpusim_traces::units::memory;
 use tpusim_workloads::llm::{
     Axis, Imbalance, MeshRequest, Model, Options, Phase, Products, Routing, check_batch, configure, default_batch,
@@ -41,7 +41,8 @@ pub enum StepArg {
 }
 
 /// Parameters of the workload `train` that a step of serving has no use for.
-const TRAINING_ONLY: [&str; 6] = ["remat", "optimizer", "weights", "state", "microbatches", "attention_block"];
+const TRAINING_ONLY: [&str; 7] =
+    ["remat", "optimizer", "weights", "state", "microbatches", "repeats", "attention_block"];
 
 /// What a model's step is, beside the parameters of the workload `train`.
 #[derive(Args, Clone, Debug)]
@@ -54,7 +55,8 @@ pub struct ModelArgs {
     /// and masks what lies behind the position at hand [default: --seq to prefill, 4096 to decode]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..), help_heading = "Model")]
     context: Option<i64>,
-    /// Sizes of the mesh's axes, e.g. data=2,fsdp=64,tensor=4 [default: fsdp over the devices of a slice, data over slices]. Where a
+    /// Sizes of the mesh's axes data, pipeline, fsdp, context, expert and tensor, e.g. data=2,fsdp=64,tensor=4 [default: fsdp over the
+    /// devices of a slice, data over slices]. Where a
     /// chip is two devices, a mesh of as many places as there are chips has the two share tensors
     #[arg(long, value_name = "AXIS=N,...", help_heading = "Model")]
     mesh: Option<MeshRequest>,
@@ -347,5 +349,12 @@ pub fn training(model: &Model, o: &Options) -> Training {
         weight_flops: flops.weights,
         attention_flops: flops.attention,
         visible_flops: flops.visible,
+        pipeline: o.schedule().map(|s| Pipeline {
+            stages: s.stages,
+            microbatches: s.microbatches,
+            iterations: s.iterations,
+            idle: s.idle,
+            sources: s.places.map(str::to_owned).to_vec(),
+        }),
     }
 }

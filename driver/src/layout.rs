@@ -1,7 +1,8 @@
 //! Which device of a slice plays which part of a mesh.
 //!
 //! Collectives run along mesh axes, so the devices of an axis should be neighbours: each axis gets links of the torus to itself where
-//! the sizes allow it. Axes are placed from the last, which changes fastest and usually talks most, to the first. An axis takes the
+//! the sizes allow it. Slices go to the first axes that divide them, as frameworks have it: what lies between slices is slow. The rest of
+//! the axes is placed from the last, which changes fastest and usually talks most, to the first. An axis takes the
 //! torus axes whose lengths multiply to its size, the first of them fastest; where none do, it takes a factor of one, and what is
 //! left of that one goes to the next. [`placement`] says the outcome to the compiler, whose collectives run along the torus axes.
 
@@ -34,10 +35,22 @@ pub fn assign(cluster: &Cluster, sizes: &[u64]) -> Option<Vec<u32>> {
         free.push(Digit { size, stride });
         stride *= size;
     }
-    free.push(Digit { size: cluster.slices, stride });
+    let mut left = cluster.slices;
+    let mut over: Vec<Digit> = Vec::new();
+    for &size in sizes {
+        let part = gcd(left, u32::try_from(size).ok()?);
+        left /= part;
+        over.push(Digit { size: part, stride: stride * left });
+    }
+    if left > 1 {
+        over.iter_mut().for_each(|d| d.size = 1);
+        free.push(Digit { size: cluster.slices, stride });
+    }
     let mut digits: Vec<Vec<Digit>> = Vec::new();
-    for &size in sizes.iter().rev() {
-        digits.push(take(&mut free, u32::try_from(size).ok()?)?);
+    for (&size, slices) in sizes.iter().zip(&over).rev() {
+        let mut own = take(&mut free, u32::try_from(size).ok()? / slices.size)?;
+        own.extend((slices.size > 1).then_some(*slices));
+        digits.push(own);
     }
     digits.reverse();
     let device = |position: u32| {
@@ -173,6 +186,24 @@ mod tests {
         assert_eq!(worst_hops(&cluster("v5p", "4x4x4"), &[16, 4]), [2, 1]);
         assert_eq!(worst_hops(&cluster("v7x", "2x2x1"), &[4, 2]), [2, 0]);
         assert_eq!(worst_hops(&cluster("v5e", "16x16"), &[32, 8]), [9, 1]);
+    }
+
+    // Oracle: by hand. Four slices are the first axis, though the last is as long.
+    #[test]
+    fn slices_are_the_first_axes() {
+        let slices = |count: u32, sizes: &[u64]| {
+            let c = Cluster { slices: count, ..cluster("v6e", "4x4") };
+            let to = assign(&c, sizes).unwrap();
+            let mut seen = to.clone();
+            seen.sort_unstable();
+            assert!(seen.iter().copied().eq(0..c.devices()), "{sizes:?}");
+            to.iter().map(|d| d / 16).collect::<Vec<_>>()
+        };
+        let whole = |n: u32| (0..16 * n).map(|p| p / 16).collect::<Vec<_>>();
+        assert_eq!(slices(4, &[4, 4, 4]), whole(4));
+        assert_eq!(slices(8, &[2, 4, 4, 4]), whole(8));
+        // An axis over slices and within them.
+        assert_eq!(slices(2, &[4, 8]), whole(2));
     }
 
     #[test]

@@ -10,10 +10,10 @@ use super::attention::{self, Known, Sizes};
 use super::experts::Dispatch;
 use super::latent;
 use super::math;
-use super::mesh::{Axis, BATCH, Mesh};
+use super::mesh::{Axis, BATCH, Mesh, POSITIONS};
 use super::models::Model;
 use super::narrow::{Of, Products};
-use super::step::Tables;
+use super::stage::Tables;
 use super::weights::Named;
 
 /// What a layer keeps for its backward pass, beside its input.
@@ -86,21 +86,26 @@ pub(super) struct Tape<'a> {
 
 type F<'a, 'm> = &'a mut FuncBuilder<'m>;
 
-pub(super) const HEADS: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor], &[]];
-const HIDDEN: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor]];
+pub(super) const HEADS: &[&[Axis]] = &[BATCH, POSITIONS, &[Axis::Tensor], &[]];
+const HIDDEN: &[&[Axis]] = &[BATCH, POSITIONS, &[Axis::Tensor]];
 /// What several products read is gathered once for all of them.
-const MODEL: &[&[Axis]] = &[BATCH, &[], &[]];
+const MODEL: &[&[Axis]] = &[BATCH, POSITIONS, &[]];
 
 impl Block<'_> {
     /// `x`, `(batch, seq, d)` between blocks, cut as it is there: devices that share the tensors of a layer each have a part of the
     /// positions, so that none keeps what the others keep too.
     pub fn spread(&self, f: F<'_, '_>, x: ValueId) -> ValueId {
-        let positions: &[Axis] = if self.seq % self.mesh.tensor.max(1) == 0 { &[Axis::Tensor] } else { &[] };
-        self.mesh.constrain(f, x, &[BATCH, positions, &[]])
+        self.mesh.constrain(f, x, &[BATCH, self.positions(), &[]])
+    }
+
+    /// What cuts positions between blocks.
+    pub fn positions(&self) -> &'static [Axis] {
+        const BOTH: &[Axis] = &[Axis::Context, Axis::Tensor];
+        if self.seq % self.mesh.parts(BOTH).max(1) == 0 { BOTH } else { POSITIONS }
     }
 
     /// Of the model's tables of rotary positions, that of this layer.
-    pub fn tables(&self, all: &Tables) -> Option<(ValueId, ValueId)> {
+    pub fn tables(&self, all: &[(ValueId, ValueId)]) -> Option<(ValueId, ValueId)> {
         if self.window.is_some() { all.last().copied() } else { all.first().copied() }
     }
 
@@ -163,8 +168,8 @@ impl Block<'_> {
         let Model { heads, kv_heads, .. } = *self.model;
         let (dim, value) = self.model.head();
         let (scale, cap, group) = (self.scale(), self.model.score_cap, heads / kv_heads);
-        let Block { batch, seq, window, tile: block, .. } = *self;
-        Sizes { batch, seq, kv_heads, group, dim, value, scale, cap, window, block }
+        let Block { batch, seq, window, tile: block, mesh, .. } = *self;
+        Sizes { batch, seq, kv_heads, group, dim, value, scale, cap, window, block, mesh }
     }
 
     /// What scores are multiplied by.

@@ -124,21 +124,9 @@ pub(super) fn norm_gradient(
     (dx, dw, db)
 }
 
-/// Cosines and sines of `seq` rotary positions, from the given `i32[]` or zero on: `(seq, dim / 2)` in f32.
-pub(super) fn rope_tables(
-    f: F<'_, '_>,
-    (seq, from): (i64, Option<ValueId>),
-    dim: i64,
-    base: f64,
-) -> (ValueId, ValueId) {
-    let table = TensorType::new([seq, dim / 2], DType::F32);
-    let mut position = f.iota(table.clone(), 0);
-    if let Some(from) = from {
-        let from = f.convert(from, DType::F32);
-        let from = f.broadcast_along(from, &[], &table.dims);
-        position = f.add(position, from);
-    }
-    let channel = f.iota(table, 1);
+/// Cosines and sines of rotary positions, from positions `(seq, dim / 2)` in f32.
+pub(super) fn rope_tables(f: F<'_, '_>, position: ValueId, dim: i64, base: f64) -> (ValueId, ValueId) {
+    let channel = f.iota(f.ty(position), 1);
     let exponent = f.binary_scalar(Opcode::Multiply, channel, -2.0 * base.ln() / dim as f64);
     let frequency = f.unary(Opcode::Exponential, exponent);
     let angle = f.mul(position, frequency);

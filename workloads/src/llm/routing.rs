@@ -98,7 +98,7 @@ impl Block<'_> {
             f.name("layer/router");
             let w = self.weight(f, t, "router");
             let logits = math::contract(f, h, w, (&[2], &[0]), DType::F32);
-            let mut logits = f.reshape(logits, &[d.groups, d.tokens, d.experts.count]);
+            let mut logits = self.grouped(f, d, logits);
             if let Some(i) = d.imbalance {
                 let liked = liked(f, i, d.experts.count);
                 let liked = f.broadcast_along(liked, &[2], &f.dims(logits));
@@ -240,7 +240,7 @@ impl Block<'_> {
             let part = f.select(mine, score, zero);
             d_logits = f.add(d_logits, part);
         }
-        let d_logits = f.reshape(d_logits, &[self.batch, self.seq, e]);
+        let d_logits = self.in_order(f, d_logits);
         let d_logits = f.convert(d_logits, self.dtype);
         let h = self.value(f, t, "h2");
         let over: &[i64] = &[0, 1];

@@ -16,7 +16,8 @@ use super::cache::{PER_LAYER, place_of, stores};
 use super::layer::Tape;
 use super::math;
 use super::mesh::{Axis, BATCH, Cut, Mesh};
-use super::step::{Stage, Step, Tables, counted, layer_of};
+use super::stage::{Around, Stage, Tables, counted, layer_of};
+use super::step::Step;
 use super::weights::{Named, Weight};
 use super::{Model, Options};
 use crate::WorkloadError;
@@ -65,7 +66,7 @@ pub(super) fn options(o: &Options, phase: Phase) -> Options {
         return *o;
     }
     let seq = phase.tokens(o.seq);
-    Options { weights: o.dtype, microbatches: 1, seq, ..*o }
+    Options { weights: o.dtype, microbatches: 1, repeats: 1, seq, ..*o }
 }
 
 /// The program of a serving step. `main` takes the weights, as a training step does, the arrays of the cache, which are donated, and
@@ -88,6 +89,14 @@ pub(super) fn build(m: &Model, o: &Options, phase: Phase) -> Result<Verified<Mod
     }
     if m.rope_base.is_none() && context > m.context {
         return refuse(format!("context={context}: `{}` has {} positions", m.name, m.context));
+    }
+    for axis in [Axis::Pipeline, Axis::Context] {
+        if o.mesh.size(axis) > 1 {
+            let (text, n) = (axis.name(), o.mesh.size(axis));
+            return refuse(format!(
+                "{text}={n}: the axis is for training; a mesh of data, fsdp, expert and tensor would work"
+            ));
+        }
     }
     let step = layout(m, &inner);
     let mut module = ModuleBuilder::new(name);
@@ -233,7 +242,15 @@ impl Served<'_> {
 
     /// Cosines and sines of the positions of a step, `(tokens of a sequence, dim / 2)`.
     fn tables(&self, f: F<'_, '_>, base: f64, position: Option<ValueId>) -> (ValueId, ValueId) {
-        math::rope_tables(f, (self.step.block.seq, position), self.step.block.model.rotated(), base)
+        let (b, dim) = (&self.step.block, self.step.block.model.rotated());
+        let table = TensorType::new([b.seq, dim / 2], DType::F32);
+        let mut at = f.iota(table.clone(), 0);
+        if let Some(from) = position {
+            let from = f.convert(from, DType::F32);
+            let from = f.broadcast_along(from, &[], &table.dims);
+            at = f.add(at, from);
+        }
+        math::rope_tables(f, at, dim, base)
     }
 
     /// The output of a stage's last layer, and its cache with the new positions.
@@ -242,12 +259,13 @@ impl Served<'_> {
         f: F<'_, '_>,
         stage: &Stage<'_>,
         stacks: &[ValueId],
-        tables: &Tables,
+        tables: &[(ValueId, ValueId)],
         (x, cache): (ValueId, &[ValueId]),
         position: Option<ValueId>,
     ) -> (ValueId, Vec<ValueId>) {
         f.name("layers");
-        let fixed: Vec<ValueId> = stage.fixed(stacks, tables).into_iter().chain(position).collect();
+        let fixed: Vec<ValueId> =
+            stage.fixed(stacks, Around { tables, first: None }).into_iter().chain(position).collect();
         let state = [&[x], cache].concat();
         let done = counted(f, stage.layers / stage.period, &fixed, &state, |f, i, fixed, state| {
             let Some((first, held)) = state.split_first() else { return Vec::new() };
@@ -255,7 +273,7 @@ impl Served<'_> {
             let position = position.and(fixed.last().copied());
             for j in 0..stage.period {
                 let (b, number) = (stage.layer(j), stage.number(f, i, j));
-                let (weights, tables) = stage.of_layer(f, fixed, number);
+                let (weights, tables) = stage.of_layer(f, fixed, number, false);
                 let mut tape = Tape { weights: &weights, tables: b.tables(&tables), x, known: Named::default() };
                 let new = b.cached(f, &mut tape, self.context);
                 f.name("layer/cache");
@@ -267,7 +285,7 @@ impl Served<'_> {
                         f.binary_scalar(Opcode::Add, first, before as f64)
                     }
                 };
-                let held = b.positions(self.context);
+                let held = b.held(self.context);
                 let slot = position.map(|p| match held < self.context {
                     true => f.binary_scalar(Opcode::Remainder, p, held as f64),
                     false => p,

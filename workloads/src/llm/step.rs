@@ -6,71 +6,22 @@ use tpusim_backend::hlo::{
 };
 use tpusim_isa::num::DType;
 
-use super::layer::{Block, Tape};
+use super::context;
+use super::layer::Block;
 use super::math;
-use super::mesh::{Axis, BATCH, Cut};
+use super::mesh::{Axis, BATCH, Cut, POSITIONS, ROWS};
 use super::optimizer::{corrections, update};
-use super::weights::{Named, Weight, of_layer, of_model};
+use super::pipeline::{Pipeline, Place};
+use super::stage::{Around, Stage, Tables, counted, layer_of, stages};
+use super::weights::{Named, Weight, of_model};
 use super::{Model, Options};
 use crate::WorkloadError;
 use crate::draw::Draw;
 
 type F<'a, 'm> = &'a mut FuncBuilder<'m>;
 
-/// Runs `body` on a counter from 0 to below `trips`, values that stay the same, and values it returns the next of; gives their last.
-pub(super) fn counted<'m>(
-    f: &mut FuncBuilder<'m>,
-    trips: i64,
-    fixed: &[ValueId],
-    state: &[ValueId],
-    body: impl FnOnce(&mut FuncBuilder<'m>, ValueId, &[ValueId], &[ValueId]) -> Vec<ValueId>,
-) -> Vec<ValueId> {
-    let zero = f.scalar(DType::I32, 0.0);
-    let all = [&[zero], fixed, state].concat();
-    let split = 1 + fixed.len();
-    let done = f.while_loop(
-        &all,
-        |f, args| {
-            let limit = f.scalar(DType::I32, trips as f64);
-            match args.first() {
-                Some(i) => f.compare("LT", *i, limit),
-                None => limit,
-            }
-        },
-        |f, args| {
-            let (held, state) = args.split_at(split.min(args.len()));
-            let [i, fixed @ ..] = held else { return Vec::new() };
-            let next = body(f, *i, fixed, state);
-            let one = f.scalar(DType::I32, 1.0);
-            let i = f.add(*i, one);
-            [&[i], fixed, &next].concat()
-        },
-    );
-    done.get(split..).unwrap_or_default().to_vec()
-}
-
-/// Layer `i` of a stack.
-pub(super) fn layer_of(f: F<'_, '_>, stack: ValueId, i: ValueId) -> ValueId {
-    let dims = f.dims(stack);
-    let inner = dims.get(1..).unwrap_or_default();
-    let zero = f.scalar(DType::I32, 0.0);
-    let starts: Vec<ValueId> = (0..dims.len()).map(|d| if d == 0 { i } else { zero }).collect();
-    let part = f.dynamic_slice(stack, &starts, &[&[1], inner].concat());
-    f.reshape(part, inner)
-}
-
-/// A stack with layer `i` replaced.
-fn put_layer(f: F<'_, '_>, stack: ValueId, layer: ValueId, i: ValueId) -> ValueId {
-    let dims = [&[1], f.dims(layer).as_slice()].concat();
-    let part = f.reshape(layer, &dims);
-    let zero = f.scalar(DType::I32, 0.0);
-    let starts: Vec<ValueId> = (0..dims.len()).map(|d| if d == 0 { i } else { zero }).collect();
-    f.dynamic_update_slice(stack, part, &starts)
-}
-
-fn stack(f: F<'_, '_>, layers: i64, ty: &TensorType) -> ValueId {
-    f.splat(TensorType::new([&[layers], ty.dims.as_slice()].concat(), ty.dtype), 0.0)
-}
+/// What cuts the vocabulary of logits.
+const VOCABULARY: &[Axis] = &[Axis::Tensor];
 
 /// What one step is written from.
 pub(super) struct Step<'a> {
@@ -81,46 +32,6 @@ pub(super) struct Step<'a> {
     /// Weights outside of the layers.
     pub model: Vec<Weight>,
 }
-
-/// Layers that are alike, but for windows, which repeat: a loop over them, forward and back.
-pub(super) struct Stage<'a> {
-    /// What the names of its weights begin with.
-    pub name: &'static str,
-    /// Number of the first layer.
-    pub first: i64,
-    pub layers: i64,
-    /// Layers of an iteration.
-    pub period: i64,
-    pub block: Block<'a>,
-    /// Weights of a layer.
-    pub weights: Vec<Weight>,
-}
-
-/// The layers of `m`, in one stage if all are alike. What is left of the last repetition is a stage of its own.
-fn stages<'a>(m: &Model, o: &Options, block: Block<'a>) -> Vec<Stage<'a>> {
-    let (dense, routed) = match m.experts {
-        None => (0, block),
-        Some(e) => {
-            let ff = e.shared.saturating_mul(e.ff);
-            (e.dense_layers, Block { ff, experts: Some(o.dispatch(e)), ..block })
-        }
-    };
-    let rest = (m.layers - dense) % m.period();
-    let all = [("dense", dense, block), ("layers", m.layers - dense - rest, routed), ("tail", rest, routed)];
-    let mut first = 0;
-    let mut list = Vec::new();
-    for (name, layers, block) in all.into_iter().filter(|s| s.1 > 0) {
-        let period = if layers % m.period() == 0 { m.period() } else { layers };
-        let experts = block.experts.map(|d| d.experts);
-        let weights = of_layer(m, block.ff, experts.as_ref(), &o.mesh);
-        list.push(Stage { name, first, layers, period, block, weights });
-        first += layers;
-    }
-    list
-}
-
-/// Cosines and sines of rotary positions, for each base of [`Model::rope_bases`].
-pub(super) type Tables = Vec<(ValueId, ValueId)>;
 
 /// The program: weights, moments, steps so far, tokens and targets to the next weights, moments, steps, and the loss.
 pub(super) fn build(m: &Model, o: &Options) -> Result<Verified<Module>, WorkloadError> {
@@ -139,7 +50,7 @@ impl<'a> Step<'a> {
         let block = Block {
             model: m,
             mesh: o.mesh,
-            batch: o.batch / o.microbatches.max(1),
+            batch: o.batch / o.parts(),
             seq: o.seq,
             tile: o.tile(),
             dtype: o.dtype,
@@ -150,17 +61,24 @@ impl<'a> Step<'a> {
             ff: m.ff,
             experts: None,
         };
-        Step { o, block, stages: stages(m, o, block), model: of_model(m, &o.mesh) }
+        // Devices of a pipeline share the work outside of it.
+        let rows = if o.mesh.pipeline > 1 { o.batch / o.mesh.pipeline } else { block.batch };
+        let outside = Block { batch: rows, ..block };
+        Step { o, block: outside, stages: stages(m, o, block, outside), model: of_model(m, &o.mesh) }
     }
 }
 
 impl Step<'_> {
     /// Names, shapes and cuts of all weights as they are stored: those of layers stacked.
     pub fn stored(&self) -> impl Iterator<Item = (String, Vec<i64>, Cut, Draw)> {
-        let stacked = self.stages.iter().flat_map(|s| {
-            s.weights.iter().map(|w| {
-                let dims = [&[s.layers], w.dims.as_slice()].concat();
-                (format!("{}/{}", s.name, w.name), dims, [&[Vec::new()], w.cut.as_slice()].concat(), w.draw)
+        let last = self.stages.len().saturating_sub(1);
+        let stacked = self.stages.iter().enumerate().flat_map(move |(i, s)| {
+            let flows = i == last && self.o.mesh.pipeline > 1;
+            let alone = || (vec![s.layers], vec![Vec::new()]);
+            let (first, cuts) = if flows { Pipeline::stacked(self.o, s.layers) } else { alone() };
+            s.weights.iter().map(move |w| {
+                let (dims, cut) = ([&first, w.dims.as_slice()].concat(), [cuts.as_slice(), &w.cut].concat());
+                (format!("{}/{}", s.name, w.name), dims, cut, w.draw)
             })
         });
         stacked.chain(self.model.iter().map(|w| (w.name.to_owned(), w.dims.clone(), w.cut.clone(), w.draw)))
@@ -211,9 +129,9 @@ impl Step<'_> {
         }
         let scalar = TensorType::new([], DType::I32);
         let step = self.parameter(f, "step", scalar, (&Vec::new(), Draw::Below(1)), Some(owned.len()))?;
-        let parts = (o.microbatches > 1).then_some(o.microbatches);
-        let dims: Vec<i64> = parts.into_iter().chain([self.block.batch, o.seq]).collect();
-        let cut: Cut = parts.map(|_| Vec::new()).into_iter().chain([BATCH.to_vec(), Vec::new()]).collect();
+        let parts = (o.microbatches > 1 && o.mesh.pipeline == 1).then_some(o.microbatches);
+        let dims: Vec<i64> = parts.into_iter().chain([o.batch / parts.unwrap_or(1), o.seq]).collect();
+        let cut: Cut = parts.map(|_| Vec::new()).into_iter().chain([ROWS.to_vec(), Vec::new()]).collect();
         let ids = TensorType::new(dims, DType::I32);
         let draw = Draw::Below(m.vocab.max(1) as u64);
         let tokens = self.parameter(f, "tokens", ids.clone(), (&cut, draw), None)?;
@@ -224,7 +142,8 @@ impl Step<'_> {
         let (stacks, outer) = weights.split_at(stacked.min(weights.len()));
         let outer = Named::new(self.model.iter().map(|w| w.name), outer);
         let (gradients, loss) = match parts {
-            None => self.gradients(f, stacks, &outer, tokens, targets),
+            None if o.mesh.pipeline > 1 => self.staged(f, weights, (tokens, targets)),
+            None => self.gradients(f, stacks, &outer, (tokens, targets), None),
             Some(n) => self.accumulated(f, n, weights, (tokens, targets)),
         };
 
@@ -239,18 +158,22 @@ impl Step<'_> {
             let of: Vec<ValueId> = moments.iter().copied().skip(i).step_by(stored.len().max(1)).collect();
             let gradient = gradients.get(i).copied().unwrap_or(*w);
             let (w, after) = update(f, *w, gradient, &of, corrections);
-            let held = |f: F<'_, '_>, x| match self.block.mesh.sharding(cut) {
-                Some(text) => f.sharding_constraint(x, &text),
-                None => x,
-            };
-            next.push(held(f, w));
+            next.push(self.held(f, w, cut));
             for (all, x) in state.iter_mut().zip(after) {
-                all.push(held(f, x));
+                all.push(self.held(f, x, cut));
             }
         }
         next.extend(state.into_iter().flatten());
         next.extend([step, loss]);
         Ok(next)
+    }
+
+    /// `x` cut as said.
+    fn held(&self, f: F<'_, '_>, x: ValueId, cut: &[Vec<Axis>]) -> ValueId {
+        match self.block.mesh.sharding(cut) {
+            Some(text) => f.sharding_constraint(x, &text),
+            None => x,
+        }
     }
 
     /// As [`Self::gradients`], means over `n` parts of the batch that are taken one after the other.
@@ -263,12 +186,8 @@ impl Step<'_> {
     ) -> (Vec<ValueId>, ValueId) {
         f.name("microbatches");
         let cuts: Vec<Cut> = self.stored().map(|(_, _, cut, _)| cut).collect();
-        let held = |f: F<'_, '_>, x, cut: &Cut| match self.block.mesh.sharding(cut) {
-            Some(text) => f.sharding_constraint(x, &text),
-            None => x,
-        };
         let zeros: Vec<ValueId> = weights.iter().map(|w| f.splat(f.ty(*w), 0.0)).collect();
-        let zeros: Vec<ValueId> = zeros.iter().zip(&cuts).map(|(z, cut)| held(f, *z, cut)).collect();
+        let zeros: Vec<ValueId> = zeros.iter().zip(&cuts).map(|(z, cut)| self.held(f, *z, cut)).collect();
         let none = f.splat(TensorType::new([], DType::F32), 0.0);
         let fixed = [&[tokens, targets], weights].concat();
         let sums = counted(f, n, &fixed, &[&[none], zeros.as_slice()].concat(), |f, i, fixed, state| {
@@ -277,18 +196,60 @@ impl Step<'_> {
             let stacked: usize = self.stages.iter().map(|s| s.weights.len()).sum();
             let (stacks, outer) = weights.split_at(stacked.min(weights.len()));
             let outer = Named::new(self.model.iter().map(|w| w.name), outer);
-            let (of, more) = self.gradients(f, stacks, &outer, tokens, targets);
+            let (of, more) = self.gradients(f, stacks, &outer, (tokens, targets), None);
             f.name("microbatches/sum");
             let mut next = vec![f.add(*loss, more)];
             for ((sum, g), cut) in sums.iter().zip(of).zip(&cuts) {
                 let sum = f.add(*sum, g);
-                next.push(held(f, sum, cut));
+                next.push(self.held(f, sum, cut));
             }
             next
         });
         let mut means = sums.iter().map(|s| f.binary_scalar(Opcode::Multiply, *s, 1.0 / n as f64)).collect::<Vec<_>>();
         let loss = if means.is_empty() { none } else { means.remove(0) };
         (means, loss)
+    }
+
+    /// As [`Self::gradients`], with layers in the stages of a pipeline: every place of that axis has its layers and a part of the rest.
+    fn staged(
+        &self,
+        f: F<'_, '_>,
+        weights: &[ValueId],
+        (tokens, targets): (ValueId, ValueId),
+    ) -> (Vec<ValueId>, ValueId) {
+        f.name("pipeline");
+        let (mesh, none) = (self.o.mesh, TensorType::new([], DType::F32));
+        let cuts: Vec<Cut> = self.stored().map(|(_, _, cut, _)| cut).collect();
+        let of_tokens: Cut = vec![ROWS.to_vec(), Vec::new()];
+        let layers = self.stages.last().map_or(0, |s| s.layers);
+        let mut operands = Pipeline::places(self.o, layers, f);
+        let own = operands.len();
+        operands.extend(weights.iter().copied().zip(cuts.iter().cloned()));
+        operands.extend([tokens, targets].map(|x| (x, of_tokens.clone())));
+        let summed = weights.iter().map(|w| TensorType::new(f.dims(*w), self.block.gradient));
+        let mut results: Vec<(TensorType, Cut)> = summed.zip(cuts.iter().cloned()).collect();
+        results.push((none.clone(), Vec::new()));
+        let mut done = mesh.manual(f, Axis::Pipeline, &operands, &results, |f, args| {
+            let (places, args) = args.split_at(own.min(args.len()));
+            let [weights @ .., tokens, targets] = args else { return Vec::new() };
+            let place = Place::of(f, places);
+            let stacked: usize = self.stages.iter().map(|s| s.weights.len()).sum();
+            let (stacks, outer) = weights.split_at(stacked.min(weights.len()));
+            let outer = Named::new(self.model.iter().map(|w| w.name), outer);
+            let (mut all, loss) = self.gradients(f, stacks, &outer, (*tokens, *targets), Some(&place));
+            f.name("pipeline/sum");
+            // Summed over the other axes first, of which each device keeps its part.
+            for (x, cut) in
+                all.iter_mut().zip(&cuts).filter(|(_, cut)| !cut.iter().flatten().any(|a| *a == Axis::Pipeline))
+            {
+                let own = self.held(f, *x, cut);
+                *x = mesh.all_reduce(f, Axis::Pipeline, own);
+            }
+            all.push(mesh.all_reduce(f, Axis::Pipeline, loss));
+            all
+        });
+        let loss = done.pop();
+        (done, loss.unwrap_or_else(|| f.splat(none, 0.0)))
     }
 
     /// Rows of the embedding of `tokens` `(batch, seq)`.
@@ -316,34 +277,30 @@ impl Step<'_> {
         let w = f.convert(w, self.block.dtype);
         let last = f.dims(h).len() as i64 - 1;
         let logits = math::contract(f, h, w, (&[last], &[d]), out);
-        let middle: &[Axis] = &[];
-        let cut: Vec<&[Axis]> = (0..=last)
-            .map(|k| {
-                if k == 0 {
-                    BATCH
-                } else if k == last {
-                    &[Axis::Tensor]
-                } else {
-                    middle
-                }
-            })
-            .collect();
-        (self.block.mesh.constrain(f, logits, &cut), (head, d))
+        let cut: &[&[Axis]] = if last == 1 { &[BATCH, VOCABULARY] } else { &[BATCH, POSITIONS, VOCABULARY] };
+        (self.block.mesh.constrain(f, logits, cut), (head, d))
     }
 
-    /// Gradients of all weights in the order they are stored, and the loss.
+    /// Gradients of all weights in the order they are stored, and the loss; at a place of a pipeline, those of its layers, and its part of
+    /// the others and of the loss.
     fn gradients(
         &self,
         f: F<'_, '_>,
         stacks: &[ValueId],
         outer: &Named,
-        tokens: ValueId,
-        targets: ValueId,
+        (tokens, targets): (ValueId, ValueId),
+        place: Option<&Place>,
     ) -> (Vec<ValueId>, ValueId) {
         let (b, m) = (&self.block, self.block.model);
+        f.name("positions");
+        let [tokens, targets] = [tokens, targets].map(|x| {
+            let x = context::balanced(f, &b.mesh, x, 1);
+            b.mesh.constrain(f, x, &[BATCH, POSITIONS])
+        });
         let mut x = self.embedded(f, outer, tokens);
         if let Some(positions) = outer.find("positions") {
             let p = f.slice(positions, &[0, 0], &[b.seq, m.d]);
+            let p = context::balanced(f, &b.mesh, p, 0);
             let p = f.convert(p, b.dtype);
             let p = f.broadcast_along(p, &[1, 2], &[b.batch, b.seq, m.d]);
             x = f.add(x, p);
@@ -351,19 +308,39 @@ impl Step<'_> {
         let x = b.spread(f, x);
         f.name("rope");
         let bases = m.rope_bases();
-        let tables: Tables = bases.iter().map(|b| math::rope_tables(f, (self.o.seq, None), m.rotated(), *b)).collect();
+        let tables: Tables = bases
+            .iter()
+            .map(|base| {
+                let positions = context::positions(f, &b.mesh, b.seq, m.rotated() / 2);
+                math::rope_tables(f, positions, m.rotated(), *base)
+            })
+            .collect();
+        // The last layers that are alike are those in a pipeline.
+        let (before, flow) = match (place, self.stages.split_last()) {
+            (Some(place), Some((last, before))) => (before, Some((place, Pipeline::new(self.o, last)))),
+            _ => (self.stages.as_slice(), None),
+        };
+        let around = Around { tables: &tables, first: None };
         let (mut x, mut rest, mut passed) = (x, stacks, Vec::new());
-        for stage in &self.stages {
+        for stage in before {
             let (own, after) = rest.split_at(stage.weights.len().min(rest.len()));
-            let (y, kept) = stage.forward(f, own, &tables, x);
+            let (y, kept) = stage.forward(f, own, around, x);
             passed.push((stage, own, kept));
             (x, rest) = (y, after);
+        }
+        let (mut targets, mut flown) = (targets, Vec::new());
+        if let Some((place, p)) = &flow {
+            (x, flown) = p.forward(f, place, rest, &tables, x);
+            targets = p.as_they_come(f, targets);
         }
         let mut grads = Named::default();
         let (mut dx, loss) = self.loss(f, outer, &mut grads, x, targets);
         let mut stacked = Vec::new();
+        if let Some((place, p)) = &flow {
+            (dx, stacked) = p.backward(f, place, rest, &tables, (&flown, dx));
+        }
         for (stage, own, kept) in passed.iter().rev() {
-            let (d, of) = stage.backward(f, own, &tables, kept, dx);
+            let (d, of) = stage.backward(f, own, around, kept, dx);
             stacked = [of, stacked].concat();
             dx = d;
         }
@@ -372,116 +349,6 @@ impl Step<'_> {
         self.embedding_gradient(f, &mut grads, tokens, dx);
         let outer = grads.in_order(f, self.model.iter().map(|w| w.name));
         ([stacked, outer].concat(), loss)
-    }
-}
-
-impl<'a> Stage<'a> {
-    /// Layer `j` of an iteration.
-    pub fn layer(&self, j: i64) -> Block<'a> {
-        Block { window: self.block.model.window_of(self.first + j), ..self.block }
-    }
-
-    /// The number within the stage of layer `j` of iteration `i`.
-    pub fn number(&self, f: F<'_, '_>, i: ValueId, j: i64) -> ValueId {
-        if self.period == 1 {
-            return i;
-        }
-        let first = f.binary_scalar(Opcode::Multiply, i, self.period as f64);
-        f.binary_scalar(Opcode::Add, first, j as f64)
-    }
-
-    /// The output of the last layer, and stacks of what layers keep, their inputs first.
-    fn forward(&self, f: F<'_, '_>, stacks: &[ValueId], tables: &Tables, x: ValueId) -> (ValueId, Vec<ValueId>) {
-        let (b, layers) = (&self.block, self.layers);
-        f.name("layers");
-        let kept = b.kept();
-        let input = f.ty(x);
-        let empty: Vec<ValueId> =
-            std::iter::once(&input).chain(kept.iter().map(|k| &k.1)).map(|t| stack(f, layers, t)).collect();
-        let fixed = self.fixed(stacks, tables);
-        let state = [&[x], empty.as_slice()].concat();
-        let done = counted(f, layers / self.period, &fixed, &state, |f, i, fixed, state| {
-            let Some((mut x, held)) = state.split_first().map(|(x, held)| (*x, held.to_vec())) else {
-                return Vec::new();
-            };
-            let mut held = held;
-            for j in 0..self.period {
-                let (b, number) = (self.layer(j), self.number(f, i, j));
-                let (weights, tables) = self.of_layer(f, fixed, number);
-                let mut tape = Tape { weights: &weights, tables: b.tables(&tables), x, known: Named::default() };
-                let y = b.forward(f, &mut tape);
-                f.name("layers/keep");
-                let made: Vec<ValueId> = kept.iter().map(|(name, _)| tape.known.get(f, name)).collect();
-                let made = [&[x], made.as_slice()].concat();
-                held = held.iter().zip(made).map(|(stack, v)| put_layer(f, *stack, v, number)).collect();
-                x = y;
-            }
-            [&[x], held.as_slice()].concat()
-        });
-        match done.split_first() {
-            Some((y, kept)) => (*y, kept.to_vec()),
-            None => (x, empty),
-        }
-    }
-
-    /// What loops over layers read and never change.
-    pub fn fixed(&self, stacks: &[ValueId], tables: &Tables) -> Vec<ValueId> {
-        stacks.iter().copied().chain(tables.iter().flat_map(|(c, s)| [*c, *s])).collect()
-    }
-
-    /// The weights of layer `i` and the tables, from [`Self::fixed`] of a loop.
-    pub fn of_layer(&self, f: F<'_, '_>, fixed: &[ValueId], i: ValueId) -> (Named, Tables) {
-        f.name("layers/weights");
-        let (stacks, rest) = fixed.split_at(self.weights.len().min(fixed.len()));
-        let values: Vec<ValueId> = stacks.iter().map(|s| layer_of(f, *s, i)).collect();
-        let pairs = rest.chunks_exact(2).take(self.block.model.rope_bases().len());
-        let tables = pairs.filter_map(|p| Some((*p.first()?, *p.last()?))).collect();
-        (Named::new(self.weights.iter().map(|w| w.name), &values), tables)
-    }
-
-    /// The gradient of the first layer's input, and stacks of the gradients of the layers' weights.
-    fn backward(
-        &self,
-        f: F<'_, '_>,
-        stacks: &[ValueId],
-        tables: &Tables,
-        kept: &[ValueId],
-        dx: ValueId,
-    ) -> (ValueId, Vec<ValueId>) {
-        let (b, layers) = (&self.block, self.layers);
-        f.name("layers/gradient");
-        let empty: Vec<ValueId> =
-            self.weights.iter().map(|w| stack(f, layers, &TensorType::new(w.dims.clone(), b.gradient))).collect();
-        // Tables last, where `of_layer` looks for them.
-        let fixed = [kept, &self.fixed(stacks, tables)].concat();
-        let state = [&[dx], empty.as_slice()].concat();
-        let names: Vec<&'static str> = b.kept().iter().map(|k| k.0).collect();
-        let trips = layers / self.period;
-        let done = counted(f, trips, &fixed, &state, |f, i, fixed, state| {
-            let Some((mut dy, grads)) = state.split_first().map(|(dy, g)| (*dy, g.to_vec())) else { return Vec::new() };
-            let mut grads = grads;
-            let (kept, fixed) = fixed.split_at(kept.len().min(fixed.len()));
-            let last = f.scalar(DType::I32, (trips - 1) as f64);
-            let i = f.binary(Opcode::Subtract, last, i);
-            for j in (0..self.period).rev() {
-                let (b, number) = (self.layer(j), self.number(f, i, j));
-                let (weights, tables) = self.of_layer(f, fixed, number);
-                let known: Vec<ValueId> = kept.iter().map(|s| layer_of(f, *s, number)).collect();
-                let (x, known) = known.split_first().map_or((dy, &[][..]), |(x, rest)| (*x, rest));
-                let known = Named::new(names.iter().copied(), known);
-                let mut tape = Tape { weights: &weights, tables: b.tables(&tables), x, known };
-                let (dx, of) = b.backward(f, &mut tape, dy);
-                f.name("layers/gradient/keep");
-                let of = of.in_order(f, self.weights.iter().map(|w| w.name));
-                grads = grads.iter().zip(of).map(|(stack, g)| put_layer(f, *stack, g, number)).collect();
-                dy = dx;
-            }
-            [&[dy], grads.as_slice()].concat()
-        });
-        match done.split_first() {
-            Some((dx, grads)) => (*dx, grads.to_vec()),
-            None => (dx, empty),
-        }
     }
 }
 
@@ -494,7 +361,6 @@ impl Step<'_> {
         let (logits, (head, d)) = self.logits(f, outer, h, b.dtype);
         let w = outer.get(f, head);
         let w = f.convert(w, b.dtype);
-        let vocabulary: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor]];
         f.name("loss");
         let mut wide = f.convert(logits, DType::F32);
         let bounded = m.logit_cap.map(|cap| math::bounded(f, wide, cap));
@@ -515,7 +381,7 @@ impl Step<'_> {
         let right = f.reduce(ReduceKind::Sum, right, &[2]);
         let each = f.binary(Opcode::Subtract, log_sum, right);
         let total = f.reduce(ReduceKind::Sum, each, &[0, 1]);
-        let share = 1.0 / (b.batch * b.seq) as f64;
+        let share = 1.0 / (b.batch * b.mesh.pipeline * b.seq) as f64;
         let loss = f.binary_scalar(Opcode::Multiply, total, share);
 
         f.name("loss/gradient");
@@ -529,7 +395,7 @@ impl Step<'_> {
             d_logits = f.mul(d_logits, slope);
         }
         let d_logits = f.convert(d_logits, b.dtype);
-        let d_logits = b.mesh.constrain(f, d_logits, vocabulary);
+        let d_logits = b.mesh.constrain(f, d_logits, &[BATCH, POSITIONS, VOCABULARY]);
         f.name("logits/gradient");
         let over: &[i64] = &[0, 1];
         let (one, two) = if m.tied { (d_logits, h) } else { (h, d_logits) };
@@ -571,6 +437,7 @@ impl Step<'_> {
         }
         if m.rope_base.is_none() {
             let sum = math::sum_wide(f, dx, &[0]);
+            let sum = context::restored(f, &b.mesh, sum, 0);
             let sum = f.pad(sum, 0.0, &[0, 0], &[m.context - b.seq, 0]);
             let sum = f.convert(sum, b.gradient);
             grads.set("positions", sum);
