@@ -99,7 +99,7 @@ impl PodArgs {
     fn options(&self, engine: &EngineArgs, report: &ReportArgs) -> PodOptions {
         let run = engine.options(report);
         PodOptions {
-            fold: run.fold,
+            fold: engine.folds_chips(),
             failed: self.fail.iter().map(|(c, d)| (ChipId(*c), *d)).collect(),
             slow: self.slow.iter().map(|(c, s)| (ChipId(*c), *s)).collect(),
             run,

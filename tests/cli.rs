@@ -360,7 +360,7 @@ fn switches_keep_results_and_overrides_change_time() {
         (report["cycles"].as_u64().unwrap(), fs::read(dir.path("out/out0.npy")).unwrap())
     };
     let plain = cycles(&[]);
-    for switch in [&["--no-fold"][..], &["--poison"], &["--dma", "late"], &["--threads", "1"]] {
+    for switch in [&["--no-fold-loops"][..], &["--no-fold"], &["--poison"], &["--dma", "late"], &["--threads", "1"]] {
         assert_eq!(cycles(switch), plain, "{switch:?}");
     }
     let one_core = cycles(&["--set", "tensorcores_per_device=1"]);
