@@ -3,7 +3,8 @@
 //! Collectives run along mesh axes, so the devices of an axis should be neighbours: each axis gets links of the torus to itself where
 //! the sizes allow it. Axes are placed from the last, which changes fastest and usually talks most, to the first. An axis takes the
 //! torus axes whose lengths multiply to its size, the first of them fastest; where none do, it takes a factor of one, and what is
-//! left of that one goes to the next. [`placement`] says the outcome to the compiler, whose collectives run along the torus axes.
+//! left of that one goes to the next. A factor of a torus axis that wraps is every so manieth place, so that it is a ring as well, whose
+//! places all look alike, and what is left are neighbours; of a line it is a part. [`placement`] says the outcome to the compiler, whose collectives run along the torus axes.
 
 use tpusim_isa::placement::{Level, NetworkAxis, Placement};
 use tpusim_isa::pod::{Peer, Table};
@@ -16,6 +17,8 @@ use tpusim_sim::network::Cluster;
 struct Digit {
     size: u32,
     stride: u32,
+    /// Whether the ends are neighbours.
+    closed: bool,
 }
 
 /// The device of the cluster for each position of a mesh with axes of these sizes, in row-major order. `None` if the sizes do not
@@ -27,14 +30,15 @@ pub fn assign(cluster: &Cluster, sizes: &[u64]) -> Option<Vec<u32>> {
     }
     // Physical digits: devices of a chip, the torus, slices.
     let per_chip = cluster.slice.devices_per_chip();
-    let mut free: Vec<Digit> = vec![Digit { size: per_chip, stride: 1 }];
+    let mut free: Vec<Digit> = vec![Digit { size: per_chip, stride: 1, closed: false }];
     let mut stride = per_chip;
     for axis in 0..AXES {
         let size = cluster.slice.dims()[axis];
-        free.push(Digit { size, stride });
+        let closed = cluster.slice.wraps(axis) && !cluster.slice.twists(axis);
+        free.push(Digit { size, stride, closed });
         stride *= size;
     }
-    free.push(Digit { size: cluster.slices, stride });
+    free.push(Digit { size: cluster.slices, stride, closed: false });
     let mut digits: Vec<Vec<Digit>> = Vec::new();
     for &size in sizes.iter().rev() {
         digits.push(take(&mut free, u32::try_from(size).ok()?)?);
@@ -95,8 +99,10 @@ fn take(free: &mut [Digit], size: u32) -> Option<Vec<Digit>> {
     for d in free.iter_mut() {
         let part = gcd(left, d.size);
         if part > 1 {
-            out.push(Digit { size: part, stride: d.stride });
-            *d = Digit { size: d.size / part, stride: d.stride * part };
+            let rest = d.size / part;
+            let (own, others) = if d.closed { (rest, 1) } else { (1, part) };
+            out.push(Digit { size: part, stride: d.stride * own, closed: d.closed });
+            *d = Digit { size: rest, stride: d.stride * others, closed: false };
             left /= part;
         }
     }
@@ -172,7 +178,8 @@ mod tests {
         assert_eq!(worst_hops(&cluster("v5p", "8x8x16"), &[64, 16]), [2, 1]);
         assert_eq!(worst_hops(&cluster("v5p", "4x4x4"), &[16, 4]), [2, 1]);
         assert_eq!(worst_hops(&cluster("v7x", "2x2x1"), &[4, 2]), [2, 0]);
-        assert_eq!(worst_hops(&cluster("v5e", "16x16"), &[32, 8]), [9, 1]);
+        assert_eq!(worst_hops(&cluster("v5e", "16x16"), &[32, 8]), [2, 2]);
+        assert_eq!(worst_hops(&cluster("v5e", "8x8"), &[16, 4]), [5, 1]);
     }
 
     #[test]

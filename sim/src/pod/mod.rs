@@ -28,6 +28,7 @@ mod events;
 mod period;
 mod plan;
 pub mod profile;
+mod routes;
 mod run;
 mod shards;
 mod site;

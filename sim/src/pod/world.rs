@@ -1,6 +1,5 @@
 //! What does not change while a pod runs: the program, which chips run, who sends to whom and which way, how long things take.
 
-use rustc_hash::FxHashMap;
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::program::{FlowInfo, FlowKind, Node, Program};
 use tpusim_isa::time::Picos;
@@ -9,6 +8,7 @@ use tpusim_isa::topology::{ChipId, DeviceId};
 use super::PodOptions;
 use super::classes::{Classes, classes};
 use super::plan::{Times, tables, targets};
+use super::routes::Routes;
 use crate::code::Code;
 use crate::fault::FaultKind;
 use crate::network::{Cluster, Network, PORTS, Port, Wire};
@@ -106,7 +106,16 @@ impl<'a> World<'a> {
             Port::Die { .. } | Port::In | Port::Out => site[c.0 as usize],
         };
         let next = chips.iter().flat_map(|c| Port::ALL.iter().map(move |p| behind(c, p))).collect();
-        let (ways, routes) = ways(&network, &chips, &site, &targets)?;
+        let running = || chips.iter().flat_map(|c| (0..per_chip).map(move |core| DeviceId(c.0 * per_chip + core)));
+        let routes = Routes::new(&network, running(), &targets)?;
+        let way = |(k, from): (usize, DeviceId)| {
+            let (routes, targets, site) = (&routes, &targets, &site);
+            (0..targets.len()).map(move |peer| {
+                let (chip, core) = cluster.chip_of(targets[peer][from.0 as usize]?);
+                Some(Way { route: routes.of(k, peer)?, to: (site[chip.0 as usize], core) })
+            })
+        };
+        let ways = running().enumerate().flat_map(way).collect();
         let mut flags = vec![0u32];
         for t in &program.transfers {
             flags.push(flags[flags.len() - 1].saturating_add(t.flags));
@@ -132,7 +141,7 @@ impl<'a> World<'a> {
             per_chip,
             chips,
             hz,
-            routes,
+            routes: routes.all,
             ways,
             next,
             flags,
@@ -255,40 +264,4 @@ fn clocks(chip: &ChipSpec, cluster: &Cluster, slow: &[(ChipId, f64)]) -> Result<
         hz[own].fill(((*chip.clock_hz as f64 * share) as u64).max(1));
     }
     Ok(hz)
-}
-
-/// How the devices of `chips` reach their peers, by device and peer, and the routes they take.
-#[allow(clippy::type_complexity)]
-fn ways(
-    network: &Network,
-    chips: &[ChipId],
-    site: &[u32],
-    targets: &[Vec<Option<DeviceId>>],
-) -> Result<(Vec<Option<Way>>, Vec<Box<[u8]>>), FaultKind> {
-    let cluster = network.cluster();
-    let per_chip = cluster.slice.devices_per_chip();
-    let mut known: FxHashMap<Box<[u8]>, u32> = FxHashMap::default();
-    let mut ways = Vec::with_capacity(chips.len() * per_chip as usize * targets.len());
-    for from in chips.iter().flat_map(|c| (0..per_chip).map(move |core| DeviceId(c.0 * per_chip + core))) {
-        for to in targets {
-            let Some(to) = to[from.0 as usize] else {
-                ways.push(None);
-                continue;
-            };
-            let ports: Box<[u8]> = network.route(from, to)?.iter().map(|(_, p)| p.index() as u8).collect();
-            let count = known.len() as u32;
-            let route = *known.entry(ports).or_insert(count);
-            let (chip, core) = cluster.chip_of(to);
-            ways.push(Some(Way { route, to: (site[chip.0 as usize], core) }));
-        }
-    }
-    // Numbers of routes order events, so they must not depend on who comes first.
-    let mut routes: Vec<(Box<[u8]>, u32)> = known.into_iter().collect();
-    routes.sort_unstable();
-    let mut place = vec![0; routes.len()];
-    for (new, (_, old)) in (0u32..).zip(&routes) {
-        place[*old as usize] = new;
-    }
-    ways.iter_mut().flatten().for_each(|w| w.route = place[w.route as usize]);
-    Ok((ways, routes.into_iter().map(|(ports, _)| ports).collect()))
 }
