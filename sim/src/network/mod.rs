@@ -116,18 +116,18 @@ pub struct Ports {
     usage: [Usage; PORTS],
 }
 
-/// What a message of some size costs at each port of a chip.
-#[derive(Clone, Debug)]
+/// What a message of some size costs at the ports of a chip.
+#[derive(Clone, Copy, Debug)]
 pub struct Wire {
     bytes: u64,
-    /// Latency and time the port is taken, by port.
-    times: [(Picos, Picos); PORTS],
+    /// Time a port is taken, by kind: links of the torus, wires between dies, the data center network.
+    times: [Picos; 3],
 }
 
 impl Ports {
     /// A message is at `port` at time `at`. Returns when its head is at the other end, and when its last byte is.
-    pub fn cross(&mut self, port: usize, at: Picos, wire: &Wire) -> (Picos, Picos) {
-        let (latency, time) = wire.times[port];
+    pub fn cross(&mut self, port: usize, at: Picos, wire: &Wire, latencies: &[Picos; PORTS]) -> (Picos, Picos) {
+        let (latency, time) = (latencies[port], wire.times[KINDS[port]]);
         let start = at.max(self.free[port]);
         self.free[port] = start + time;
         self.usage[port].busy += time;
@@ -213,15 +213,26 @@ impl Network {
     /// What a message of `bytes` costs.
     pub fn wire(&self, bytes: u64) -> Wire {
         let r = &self.rates;
-        let time = |port: Port| match port {
-            Port::Ici(_) => (r.hop, serialise(bytes, r.ici)),
-            Port::Die { .. } => (Picos(0), serialise(bytes, r.die)),
-            Port::Out => (r.dcn_latency, serialise(bytes, r.dcn)),
-            Port::In => (Picos(0), serialise(bytes, r.dcn)),
-        };
-        Wire { bytes, times: Port::ALL.map(time) }
+        Wire { bytes, times: [r.ici, r.die, r.dcn].map(|rate| serialise(bytes, rate)) }
+    }
+
+    /// From a port to what is behind it.
+    pub fn latencies(&self) -> [Picos; PORTS] {
+        Port::ALL.map(|port| match port {
+            Port::Ici(_) => self.rates.hop,
+            Port::Die { .. } | Port::In => Picos(0),
+            Port::Out => self.rates.dcn_latency,
+        })
     }
 }
+
+/// The kind of each port, as [`Wire`] counts them.
+const KINDS: [usize; PORTS] = {
+    let mut kinds = [0; PORTS];
+    (kinds[2 * AXES], kinds[2 * AXES + 1]) = (1, 1);
+    (kinds[2 * AXES + 2], kinds[2 * AXES + 3]) = (2, 2);
+    kinds
+};
 
 fn port_index(chip: ChipId, port: Port) -> usize {
     chip.0 as usize * PORTS + port.index()

@@ -144,7 +144,7 @@ mod tests {
         let wire = n.wire(86_400_000); // one millisecond at 96 % of 90 GB/s
         let (mut head, mut tail) = (Picos(0), Picos(0));
         for (_, port) in route {
-            (head, tail) = Ports::default().cross(port.index(), head, &wire);
+            (head, tail) = Ports::default().cross(port.index(), head, &wire, &n.latencies());
         }
         assert_eq!(head, Picos(3_000_000));
         assert_eq!(tail, Picos(1_003_000_000));
@@ -153,11 +153,12 @@ mod tests {
     // Oracle: one link serves one message after the other.
     #[test]
     fn messages_on_one_link_queue() {
-        let wire = network("v5e", "2x2", 1).wire(42_750_000);
+        let n = network("v5e", "2x2", 1);
+        let (wire, latencies) = (n.wire(42_750_000), n.latencies());
         let up = Port::Ici(Direction { axis: 0, up: true }).index();
         let mut ports = Ports::default();
-        let (_, first) = ports.cross(up, Picos(0), &wire);
-        let (_, second) = ports.cross(up, Picos(0), &wire);
+        let (_, first) = ports.cross(up, Picos(0), &wire, &latencies);
+        let (_, second) = ports.cross(up, Picos(0), &wire, &latencies);
         assert_eq!(first, Picos(1_001_000_000));
         assert_eq!(second, Picos(2_001_000_000));
         assert_eq!(ports.usage()[up].bytes, 85_500_000);

@@ -17,7 +17,7 @@ pub(super) trait Data {
     const DATA: bool;
 
     /// What a message carries.
-    type Mail: Send;
+    type Mail: Send + Default;
 
     /// Runs an operation. `scalars` are the registers of the code around it, before and after.
     fn operation(&mut self, device: u32, op: u32, scalars: &mut [u32]) -> Result<(), FaultKind>;
@@ -107,6 +107,7 @@ fn address(a: &Addr, scalars: &[u32]) -> i128 {
 }
 
 /// The bytes of a message, and the first byte of the receiver's HBM they go to.
+#[derive(Default)]
 pub(super) struct Parcel {
     to: i128,
     bytes: Box<[u8]>,

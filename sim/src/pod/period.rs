@@ -140,16 +140,10 @@ fn state<D: Data>(shards: &[Shard<'_, D>], now: Picos, folded: &[Node]) -> Vec<u
     let mut out = Vec::new();
     for site in sites(shards) {
         out.extend(site.ports.taken(now));
-        for (key, message) in site.events.sorted() {
-            out.push(key.at.0 - now.0);
-            let Some(m) = message else {
-                out.extend(key.wakes());
-                continue;
-            };
-            let sequence = m.origin.sequence.wrapping_sub(sent[m.origin.thread as usize]);
-            out.extend([u64::from(m.route), u64::from(m.hop), u64::from(m.to.0), u64::from(m.to.1)]);
-            out.extend([u64::from(m.desc), u64::from(m.transfer), u64::from(m.from), sequence]);
-            out.extend([u64::from(m.origin.core), u64::from(m.origin.thread)]);
+        for e in site.events.sorted() {
+            let sent = if e.wakes() { 0 } else { sent[e.thread() as usize] };
+            out.extend([e.at.0 - now.0, e.kind(), e.sequence().wrapping_sub(sent), u64::from(e.desc)]);
+            out.extend([e.route, e.from, e.to, e.transfer, u32::from(e.core)].map(u64::from));
         }
         for d in &site.devices {
             device(d, now, folded, from, &sent, &mut out);

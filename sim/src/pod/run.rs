@@ -15,7 +15,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::network::{PORTS, Usage};
 
 /// The chips that run, at the start of the program. The devices of one that others have folded into stand for those as well.
-pub(super) fn sites<'a, M>(world: &World<'a>) -> Vec<Site<'a, M>> {
+pub(super) fn sites<'a, M: Default>(world: &World<'a>) -> Vec<Site<'a, M>> {
     let mut members = vec![0u32; world.classes.device.len()];
     world.classes.device.iter().for_each(|d| members[d.0 as usize] += 1);
     let per_chip = world.per_chip as usize;

@@ -79,10 +79,10 @@ impl<'a, D: Data> Shard<'a, D> {
         Ok(())
     }
 
-    fn deliver(&mut self, (to, at, m): Flight<D::Mail>) {
+    fn deliver(&mut self, (to, event, mail): Flight<D::Mail>) {
         let i = (to - self.first) as usize;
-        self.next[i] = self.next[i].min(at.0);
-        self.sites[i].events.head(at, m);
+        self.next[i] = self.next[i].min(event.at.0);
+        self.sites[i].events.push(event, mail);
     }
 
     /// What the first device has begun, if this shard runs it, and when to look at the pod for it: one link latency later, when every

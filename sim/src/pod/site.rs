@@ -8,7 +8,7 @@ use tpusim_isa::topology::DeviceId;
 use super::control::{Control, Machine, Stop};
 use super::data::Data;
 use super::device::{Device, Waiting};
-use super::events::{Event, Events, Message, Origin};
+use super::events::{Event, Events, Origin};
 use super::profile::Run;
 use super::world::World;
 use crate::fault::FaultKind;
@@ -30,16 +30,16 @@ pub(super) struct Site<'a, M> {
     now: Picos,
 }
 
-/// A message between chips: the chip it comes to, when, and what it is.
-pub(super) type Flight<M> = (u32, Picos, Message<M>);
+/// A message between chips: the chip it comes to, what it is and carries.
+pub(super) type Flight<M> = (u32, Event, M);
 
-impl<'a, M> Site<'a, M> {
+impl<'a, M: Default> Site<'a, M> {
     /// The chip with this number, whose devices stand for so many each.
     pub fn new(world: &World<'a>, number: u32, members: &[u32]) -> Self {
         let first = world.chips[number as usize].0 * world.per_chip;
         let device = |(core, n): (u32, &u32)| Device::new(world, DeviceId(first + core), *n);
         let mut events = Events::default();
-        (0..world.per_chip).for_each(|core| events.wake(Picos(0), core, 0));
+        (0..world.per_chip).for_each(|core| events.push(Event::wake(Picos(0), core, 0), M::default()));
         Site {
             number,
             devices: (0..world.per_chip).zip(members).map(device).collect(),
@@ -67,15 +67,20 @@ impl<'a, D: Data> Turn<'_, 'a, D> {
     /// # Errors
     /// What goes wrong, and when.
     pub fn run(&mut self, end: Picos) -> Result<(), (Picos, FaultKind)> {
-        while let Some((at, event)) = self.site.events.take(end) {
-            self.site.now = at;
-            match event {
-                Event::Wake { core, thread } => self.go_on(core, thread, at),
-                Event::Head(m) => self.head(m, at),
-            }
-            .map_err(|kind| (at, kind))?;
+        while let Some((event, mail)) = self.site.events.take(end) {
+            self.site.now = event.at;
+            let result = if event.wakes() {
+                self.go_on(u32::from(event.core), event.thread(), event.at)
+            } else {
+                self.head(event, mail)
+            };
+            result.map_err(|kind| (event.at, kind))?;
         }
         Ok(())
+    }
+
+    fn wake(&mut self, at: Picos, core: u32, thread: u32) {
+        self.site.events.push(Event::wake(at, core, thread), D::Mail::default());
     }
 
     fn go_on(&mut self, core: u32, thread: u32, at: Picos) -> Result<(), FaultKind> {
@@ -129,38 +134,39 @@ impl<'a, D: Data> Turn<'_, 'a, D> {
         d.finished[transfer as usize].push_back(end);
         d.transferred(Run { index: transfer, start, end });
         if let Some(waiting) = d.threads.iter().position(|t| t.running && t.stop == Stop::Transfer(transfer)) {
-            self.site.events.wake(end, core, waiting as u32);
+            self.wake(end, core, waiting as u32);
         }
     }
 
     /// The head of a message is at its next port, or its tail at the receiver.
-    fn head(&mut self, mut m: Message<D::Mail>, mut at: Picos) -> Result<(), FaultKind> {
+    fn head(&mut self, m: Event, mail: D::Mail) -> Result<(), FaultKind> {
         let world = self.world;
-        let route = &world.routes[m.route as usize];
-        let Some(&port) = route.get(m.hop as usize) else { return self.land(m, at) };
-        m.hop += 1;
-        let (head, tail) = self.site.ports.cross(usize::from(port), at, &world.wires[m.desc as usize]);
+        let (port, last) = match world.route(m.route).get(m.hop() as usize..) {
+            Some([port]) => (usize::from(*port), true),
+            Some([port, ..]) => (usize::from(*port), false),
+            _ => return self.land(m, mail),
+        };
+        let (head, tail) = self.site.ports.cross(port, m.at, &world.wires[m.desc as usize], &world.latencies);
         self.site.messages += 1;
-        let last = m.hop as usize == route.len();
-        at = if last { tail + world.delays.land } else { head };
-        let there = if last { m.to.0 } else { world.behind(self.site.number, usize::from(port), m.to.0) };
+        let there = if last { m.to } else { world.behind(self.site.number, port, m.to) };
+        let m = m.passed(if last { tail + world.delays.land } else { head });
         if there == self.site.number {
-            self.site.events.head(at, m);
+            self.site.events.push(m, mail);
         } else {
-            self.out.push((there, at, m));
+            self.out.push((there, m, mail));
         }
         Ok(())
     }
 
     /// A message has arrived.
-    fn land(&mut self, m: Message<D::Mail>, at: Picos) -> Result<(), FaultKind> {
-        let core = m.to.1;
+    fn land(&mut self, m: Event, mail: D::Mail) -> Result<(), FaultKind> {
+        let core = u32::from(m.core);
         let Some(d) = self.world.program.sends.get(m.desc as usize) else { return Ok(()) };
         let Some(flag) = self.world.flag(m.transfer, d.flag) else {
             return Err(FaultKind::Malformed(format!("flag {} of transfer {}", d.flag, m.transfer)));
         };
         let to = &mut self.site.devices[core as usize];
-        self.data.write(to.id.0, d, m.mail)?;
+        self.data.write(to.id.0, d, mail)?;
         to.flags[flag] += 1;
         let have = to.flags[flag];
         let thread = self.world.program.transfers[m.transfer as usize].queue as usize + 1;
@@ -169,7 +175,7 @@ impl<'a, D: Data> Turn<'_, 'a, D> {
             && t.transfer.is_some_and(|(t, _)| t == m.transfer)
             && matches!(t.stop, Stop::Flag { flag, n } if flag == d.flag && n <= have);
         if waits {
-            self.site.events.wake(at, core, thread as u32);
+            self.wake(m.at, core, thread as u32);
         }
         Ok(())
     }
@@ -220,7 +226,7 @@ impl<'a, D: Data> Machine<'a> for View<'_, '_, 'a, D> {
         t.waiting.push_back(Waiting { transfer, body, at });
         let (idle, free) = (!t.running && t.waiting.len() == 1, t.free);
         if idle {
-            self.turn.site.events.wake(at.max(free), core, thread);
+            self.turn.wake(at.max(free), core, thread);
         }
         Ok(())
     }
@@ -249,8 +255,10 @@ impl<'a, D: Data> Machine<'a> for View<'_, '_, 'a, D> {
         let origin = Origin { core, thread, sequence: t.sends };
         let from = own.id.0;
         let mail = self.turn.data.read(from, d, scalars)?;
-        let message = Message { route: way.route, hop: 0, to: way.to, desc, transfer, origin, from, mail };
-        self.turn.site.events.head(at + world.delays.send, message);
+        let at = at + world.delays.send;
+        let (route, to, core) = (way.route, way.to.0, way.to.1 as u16);
+        let message = Event { desc, route, from, to, transfer, core, ..Event::head(at, origin) };
+        self.turn.site.events.push(message, mail);
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use tpusim_isa::topology::{ChipId, DeviceId};
 
 use super::PodOptions;
 use super::classes::{Classes, classes};
+use super::events::{MAX_HOPS, MAX_THREADS};
 use super::plan::{Times, tables, targets};
 use super::routes::Routes;
 use crate::code::Code;
@@ -31,7 +32,7 @@ pub(super) struct Delays {
 /// How a device reaches a peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
-    /// Index into [`World::routes`].
+    /// Number of the route.
     pub route: u32,
     /// The chip that runs and receives for the peer, and which of its devices.
     pub to: (u32, u32),
@@ -52,15 +53,18 @@ pub(super) struct World<'a> {
     pub chips: Vec<ChipId>,
     /// Clock of each device.
     pub hz: Vec<u64>,
-    /// Ports of every route that a message may take, in order of what they are.
-    pub routes: Vec<Box<[u8]>>,
     /// What each send costs.
     pub wires: Vec<Wire>,
+    /// From each port to what is behind it.
+    pub latencies: [Picos; PORTS],
     /// Threads of control of a device.
     pub threads: usize,
     tables: Vec<Vec<u32>>,
     /// By device that runs and peer.
     ways: Vec<Option<Way>>,
+    /// Ports of all routes that a message may take, and where each begins.
+    ports: Vec<u8>,
+    routes: Vec<u32>,
     /// The site behind each port of each site.
     next: Vec<u32>,
     /// The first flag of each transfer, and the number of all.
@@ -116,6 +120,18 @@ impl<'a> World<'a> {
             })
         };
         let ways = running().enumerate().flat_map(way).collect();
+        let mut starts = vec![0u32];
+        for r in &routes.all {
+            starts.push(starts[starts.len() - 1] + r.len() as u32);
+        }
+        let threads = program.transfers.iter().map(|t| t.queue as usize + 2).max().unwrap_or(1);
+        let hops = routes.all.iter().map(|r| r.len()).max().unwrap_or(0);
+        if threads > MAX_THREADS || hops > MAX_HOPS {
+            let m = format!(
+                "{threads} queues, or a route of {hops} links: at most {MAX_THREADS} and {MAX_HOPS} are simulated"
+            );
+            return Err(FaultKind::Malformed(m));
+        }
         let mut flags = vec![0u32];
         for t in &program.transfers {
             flags.push(flags[flags.len() - 1].saturating_add(t.flags));
@@ -130,8 +146,9 @@ impl<'a> World<'a> {
                 land: hbm,
             },
             times: Times::new(program, chip, &opts.run, code),
+            latencies: network.latencies(),
             wires: program.sends.iter().map(|d| network.wire(d.payload())).collect(),
-            threads: program.transfers.iter().map(|t| t.queue as usize + 2).max().unwrap_or(1),
+            threads,
             tables: tables(program, devices)?,
             program,
             chip,
@@ -141,7 +158,8 @@ impl<'a> World<'a> {
             per_chip,
             chips,
             hz,
-            routes: routes.all,
+            routes: starts,
+            ports: routes.all.concat(),
             ways,
             next,
             flags,
@@ -151,6 +169,15 @@ impl<'a> World<'a> {
     /// The site a message comes to behind a port of a site, on its way to `to`.
     pub fn behind(&self, site: u32, port: usize, to: u32) -> u32 {
         if port == Port::Out.index() { to } else { self.next[site as usize * PORTS + port] }
+    }
+
+    /// Ports of a route.
+    pub fn route(&self, number: u32) -> &[u8] {
+        let k = number as usize;
+        match (self.routes.get(k), self.routes.get(k + 1)) {
+            (Some(from), Some(to)) => self.ports.get(*from as usize..*to as usize).unwrap_or_default(),
+            _ => &[],
+        }
     }
 
     /// How a device that runs reaches a peer; `None` if it has no such peer.
