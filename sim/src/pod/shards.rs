@@ -13,7 +13,7 @@ use super::world::World;
 use crate::fault::FaultKind;
 
 /// Fewest chips for each host thread.
-const FEWEST: usize = 64;
+const FEWEST: usize = 32;
 
 /// Chips that one host thread runs.
 pub(super) struct Shard<'a, D: Data> {
