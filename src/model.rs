@@ -7,7 +7,7 @@ use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::DType;
 use tpusim_isa::topology::Topology;
 use tpusim_sim::network::Cluster;
-use tpusim_traces::training::Training;
+use tpusim_traces::training::{Pipeline, Training};
 use tpusim_traces::units::memory;
 use tpusim_workloads::llm::{
     Axis, MeshRequest, Model, Options, Products, check_batch, configure, default_batch, train_step,
@@ -27,7 +27,8 @@ const SEQ: i64 = 4096;
 /// What a model's training step is, beside the parameters of the workload `train`.
 #[derive(Args, Clone, Debug)]
 pub struct ModelArgs {
-    /// Sizes of the mesh's axes, e.g. data=2,fsdp=64,tensor=4 [default: fsdp over the devices of a slice, data over slices]. Where a
+    /// Sizes of the mesh's axes data, pipeline, fsdp, context, expert and tensor, e.g. data=2,fsdp=64,tensor=4 [default: fsdp over the
+    /// devices of a slice, data over slices]. Where a
     /// chip is two devices, a mesh of as many places as there are chips has the two share tensors
     #[arg(long, value_name = "AXIS=N,...", help_heading = "Model")]
     mesh: Option<MeshRequest>,
@@ -239,5 +240,12 @@ pub fn training(model: &Model, o: &Options) -> Training {
         dtype: if o.products == Products::Fp8 { DType::F8E4M3FN } else { o.dtype },
         weight_flops: flops.weights,
         attention_flops: flops.attention,
+        pipeline: o.schedule().map(|s| Pipeline {
+            stages: s.stages,
+            microbatches: s.microbatches,
+            iterations: s.iterations,
+            idle: s.idle,
+            sources: s.places.map(str::to_owned).to_vec(),
+        }),
     }
 }

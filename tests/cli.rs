@@ -466,7 +466,7 @@ fn models_that_do_not_fit_say_what_would() {
         &["has 16 devices, the pod 8", "fsdp=4,tensor=2"],
     );
     dir.fails(2, &tiny("run", &base, &["--chips", "8", "--batch", "12"]), &["8 or 16 would work"]);
-    dir.fails(2, &tiny("run", &base, &["--chips", "8", "--mesh", "columns=2"]), &["axes data, fsdp, "]);
+    dir.fails(2, &tiny("run", &base, &["--chips", "8", "--mesh", "columns=2"]), &["axes data, pipeline, fsdp, "]);
     dir.fails(2, &["run", "matmul", "--batch", "3"], &["--batch is for the training step of a model"]);
     let small = ["--set", "hbm.usable_bytes_device=40000000"];
     let error = dir.fails(

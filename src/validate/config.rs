@@ -2,12 +2,14 @@
 //! why; what is expressed otherwise than it ran is a note.
 
 use serde_json::Value;
+use tpusim_backend::hlo::Module;
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::DType;
 use tpusim_isa::topology::Topology;
 use tpusim_sim::network::Cluster;
+use tpusim_traces::units::memory;
 use tpusim_workloads::llm::{
-    Keep, MeshRequest, Mlp, Model, Options, Products, Remat, Routing, check_batch, train_step,
+    Experts, Keep, MeshRequest, Mlp, Model, Options, Products, Remat, Routing, check_batch, train_step,
 };
 
 use super::rows::Row;
@@ -58,6 +60,9 @@ impl Config<'_> {
     }
 }
 
+/// Tokens of a sequence that MaxText takes if nothing is said.
+const SEQ: i64 = 2048;
+
 /// The training step of `row`, whose configuration is that of `origin`.
 ///
 /// # Errors
@@ -68,14 +73,18 @@ pub fn case(row: &Row, origin: &Row) -> Result<Case, String> {
         return Err(format!("no plain training step: {}", config.kind()));
     }
     let products = products(&config)?;
-    let model = model(&config)?;
+    let mut notes = Vec::new();
+    let model = model(&config, &mut notes)?;
     let chip = ChipSpec::load(chip_name(&row.chip)).map_err(|e| e.to_string())?;
     let cluster = cluster(&chip, origin)?;
-    let mut notes = Vec::new();
     let mut options = Options { products, attention_block: None, ..Options::default() };
     options.seq = match config.whole(&["seq", "max_target_length"]) {
         Some(n) => n,
-        None if config.is_maxtext() => 2048,
+        None if config.is_maxtext() => SEQ,
+        None if origin.source.contains("maxtext") => {
+            notes.push(format!("sequences of {SEQ} tokens assumed, MaxText's default"));
+            SEQ
+        }
         None => return Err("the length of sequences is not stated".into()),
     };
     let seq = options.seq;
@@ -83,6 +92,9 @@ pub fn case(row: &Row, origin: &Row) -> Result<Case, String> {
     options.mesh = asked.resolve(&model, 1, i64::from(cluster.devices())).map_err(|e| e.to_string())?;
     options.batch = batch(&config, i64::from(cluster.devices()), seq)?;
     options.microbatches = config.whole(&["grad_accum", "gradient_accumulation_steps"]).unwrap_or(1);
+    if options.mesh.pipeline > 1 {
+        pipeline(&config, &model, &mut options, &mut notes);
+    }
     check_batch(&options.mesh, options.batch).map_err(|e| e.to_string())?;
     options.remat = remat(&config, &mut notes)?;
     optimizer(&config, &mut options, &mut notes)?;
@@ -94,8 +106,26 @@ pub fn case(row: &Row, origin: &Row) -> Result<Case, String> {
     }
     let case = Case { chip, cluster, model, options, notes };
     // Whatever the writer of steps refuses, with its words.
-    train_step(&case.model, &case.options).map_err(|e| e.to_string())?;
+    let module = train_step(&case.model, &case.options).map_err(|e| e.to_string())?;
+    let (needed, has) = (least_bytes(&module, &case), *case.chip.hbm.usable_bytes_device);
+    if needed > has {
+        let (needed, has) = (memory(needed), memory(has));
+        return Err(format!("its weights need {needed} of HBM on each device in two bytes each, of {has}"));
+    }
     Ok(case)
+}
+
+/// Bytes of HBM that weights take on each device at least: two for each of them, over the devices that share a copy.
+fn least_bytes(module: &Module, case: &Case) -> u64 {
+    let Some(main) = module.func("main") else { return 0 };
+    let weights = main.params.iter().filter(|p| {
+        let name = module.locs.name(p.loc).unwrap_or_default();
+        main.ty(p.value).tensor().is_some_and(|t| t.dtype.is_float())
+            && !["m/", "v/"].iter().any(|m| name.starts_with(m))
+    });
+    let elements = weights.filter_map(|p| main.ty(p.value).tensor()?.elements()).fold(0, u64::saturating_add);
+    let sharing = u64::from(case.cluster.devices()) / case.options.mesh.data.max(1) as u64;
+    elements.saturating_mul(2) / sharing.max(1)
 }
 
 /// The name of a chip here.
@@ -115,7 +145,7 @@ fn products(c: &Config<'_>) -> Result<Products, String> {
     }
 }
 
-fn model(c: &Config<'_>) -> Result<Model, String> {
+fn model(c: &Config<'_>, notes: &mut Vec<String>) -> Result<Model, String> {
     let size = |v: &Value, key: &str| v.get(key).and_then(Value::as_i64);
     if let Some(shape) = c.0.get("model").filter(|m| m.is_object()) {
         let all = ["emb", "head_dim", "heads", "layers", "mlp", "vocab"].map(|k| size(shape, k));
@@ -132,6 +162,9 @@ fn model(c: &Config<'_>) -> Result<Model, String> {
         let kv_heads = size(shape, "kv_heads").unwrap_or(heads);
         let context = base.context.max(1 << 17);
         return Ok(Model { name: "custom", d, dim, heads, kv_heads, layers, ff, vocab, tied, mlp, context, ..*base });
+    }
+    if let Some(model) = custom(c, notes) {
+        return Ok(model);
     }
     let name = c.0.get("model").and_then(Value::as_str).unwrap_or_default().to_lowercase();
     let known = match name.as_str() {
@@ -158,6 +191,38 @@ fn model(c: &Config<'_>) -> Result<Model, String> {
         }
     }
     Ok(model)
+}
+
+/// A model of the form of Mixtral or Llama, from shapes that stand beside its name.
+fn custom(c: &Config<'_>, notes: &mut Vec<String>) -> Option<Model> {
+    let size = |key: &str| c.0.get(key).and_then(Value::as_i64);
+    let all = ["emb", "head_dim", "q_heads", "kv_heads", "layers", "mlp"].map(size);
+    let [Some(d), Some(dim), Some(heads), Some(kv_heads), Some(layers), Some(ff)] = all else { return None };
+    let like = if size("experts").is_some() { "mixtral-8x7b" } else { "llama2-7b" };
+    let base = Model::find(like)?;
+    let experts = base.experts.map(|e| Experts {
+        count: size("experts").unwrap_or(e.count),
+        active: size("top_k").unwrap_or(e.active),
+        ff,
+        ..e
+    });
+    let ff = if experts.is_some() { base.ff } else { ff };
+    if size("vocab").is_none() {
+        notes.push(format!("vocabulary of {like} assumed"));
+    }
+    let vocab = size("vocab").unwrap_or(base.vocab);
+    Some(Model { name: "custom", d, dim, heads, kv_heads, layers, ff, vocab, experts, ..*base })
+}
+
+/// How a batch goes through a pipeline.
+fn pipeline(c: &Config<'_>, model: &Model, o: &mut Options, notes: &mut Vec<String>) {
+    let stages = o.mesh.pipeline;
+    let (parts, layers) = (["num_pipeline_microbatches"], ["num_layers_per_pipeline_stage"]);
+    if c.whole(&parts).or(c.whole(&layers)).is_none() {
+        notes.push(format!("{stages} microbatches and rounds of a layer a stage assumed, MaxText's defaults"));
+    }
+    o.microbatches = c.whole(&parts).filter(|n| *n > 0).unwrap_or(stages);
+    o.repeats = model.layers / (stages * c.whole(&layers).unwrap_or(1)).max(1);
 }
 
 fn cluster(chip: &ChipSpec, row: &Row) -> Result<Cluster, String> {
@@ -193,7 +258,8 @@ fn mesh(c: &Config<'_>, cluster: &Cluster) -> Result<MeshRequest, String> {
     let tensor = ici("tensor", &["ici_tensor_parallelism", "ici_tensor", "tensor_parallel"]);
     let expert = ici("expert", &["ici_expert_parallelism", "expert_parallel"]);
     let context = ici("context", &["ici_context_parallelism"]);
-    let none = [data, fsdp, transpose, tensor, expert, context].iter().all(Option::is_none);
+    let pipeline = ici("pipeline", &["ici_pipeline_parallelism"]);
+    let none = [data, fsdp, transpose, tensor, expert, context, pipeline].iter().all(Option::is_none);
     if none && whole.is_empty() && !args {
         return Err("the mesh is not stated".into());
     }
@@ -201,11 +267,15 @@ fn mesh(c: &Config<'_>, cluster: &Cluster) -> Result<MeshRequest, String> {
         // MaxText gives what is left of a slice to FSDP, and slices to copies.
         let fsdp = fsdp.unwrap_or(if args { -1 } else { 1 });
         let mut axes = vec![("data", data.unwrap_or(1)), ("fsdp", fsdp), ("transpose", transpose.unwrap_or(1))];
-        axes.extend([("tensor", tensor), ("expert", expert), ("context", context)].map(|(n, s)| (n, s.unwrap_or(1))));
+        axes.extend(
+            [("tensor", tensor), ("expert", expert), ("context", context), ("pipeline", pipeline)]
+                .map(|(n, s)| (n, s.unwrap_or(1))),
+        );
         rest(&mut axes, slice)?;
         let over_fsdp = c.whole(&["dcn_fsdp_parallelism"]).unwrap_or(1);
-        let copies = c.whole(&["dcn_data_parallelism", "dcn_data_parallel"]).unwrap_or(-1);
-        let mut dcn = vec![("data", copies), ("fsdp", over_fsdp)];
+        let copies = c.whole(&["dcn_data_parallelism", "dcn_data_parallel", "data_parallel_dcn"]);
+        let stages = c.whole(&["dcn_pipeline_parallelism", "pipeline_parallel_dcn"]).unwrap_or(1);
+        let mut dcn = vec![("data", copies.unwrap_or(-1)), ("fsdp", over_fsdp), ("pipeline", stages)];
         rest(&mut dcn, slices)?;
         axes.extend(dcn);
         axes
@@ -215,7 +285,7 @@ fn mesh(c: &Config<'_>, cluster: &Cluster) -> Result<MeshRequest, String> {
         axes
     };
     axes.iter_mut().filter(|(a, _)| *a == "transpose").for_each(|(a, _)| *a = "fsdp");
-    let names: Vec<&str> = ["data", "fsdp", "expert", "context", "tensor"].into_iter().collect();
+    let names: Vec<&str> = ["data", "pipeline", "fsdp", "expert", "context", "tensor"].into_iter().collect();
     let total = |name: &str| axes.iter().filter(|(a, _)| *a == name).map(|(_, n)| n).product::<i64>();
     // The ordinary axes always, so that none takes what is left.
     let shown = names.iter().map(|n| (*n, total(n))).filter(|(n, s)| *s != 1 || *n == "data" || *n == "fsdp");
@@ -245,7 +315,8 @@ fn batch(c: &Config<'_>, devices: i64, seq: i64) -> Result<i64, String> {
     if let Some(tokens) = c.whole(&["global_batch_tokens", "global_tokens"]).filter(|t| t % seq == 0) {
         return Ok(tokens / seq);
     }
-    let each = c.number(&["per_device_batch_size", "per_device_batch"]);
+    let tokens = c.number(&["tokens_per_device"]).map(|n| n / seq as f64);
+    let each = c.number(&["per_device_batch_size", "per_device_batch"]).or(tokens);
     let all = each.map(|n| n * devices as f64).filter(|n| n.fract() == 0.0 && *n >= 1.0);
     all.map(|n| n as i64).ok_or("the batch is not stated".into())
 }

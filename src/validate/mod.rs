@@ -223,6 +223,15 @@ mod tests {
         let case = config::case(row, row).unwrap();
         assert_eq!((case.cluster.chips(), case.options.mesh.to_string()), (512, "fsdp=64,tensor=8".into()));
         assert_eq!((case.options.batch, case.options.seq, case.model.heads), (1024, 2048, 64));
+        let mesh = |id: &str| {
+            let row = all.iter().find(|r| r.id == id).unwrap();
+            config::case(row, row).map(|c| (c.options.mesh.to_string(), c.options.microbatches, c.options.repeats))
+        };
+        let long = "iw-llama3.1-70b-256c-s131072-bf16-gbs64-34.02-step";
+        assert_eq!(mesh(long), Ok(("fsdp=64,context=8".into(), 1, 1)));
+        assert_eq!(mesh("tr-moe10T-pp8dp2"), Ok(("data=2,pipeline=8,expert=64,tensor=4".into(), 8, 16)));
+        // Ten trillion weights on 256 chips of 32 GB.
+        assert!(mesh("tr-moe10T-1pod").is_err_and(|e| e.contains("in two bytes each")));
         let known = all.iter().filter(|r| r.origin(&all).is_some_and(|o| config::case(r, o).is_ok())).count();
         assert!(known > 60, "{known}");
     }

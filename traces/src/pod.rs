@@ -15,7 +15,7 @@ use tpusim_sim::pod::PodProfile;
 use tpusim_sim::pod::profile::DeviceProfile;
 
 use crate::report::clip;
-use crate::training::{Training, TrainingReport};
+use crate::training::{PipelineReport, Training, TrainingReport};
 use crate::units::{memory, percent, seconds, si};
 
 /// An operation of the slowest device.
@@ -190,7 +190,11 @@ impl PodReport {
 
     /// With what the step reaches as training of a model.
     pub fn trains(mut self, step: Training, chip: &ChipSpec) -> PodReport {
-        self.training = Some(TrainingReport::new(step, chip, self.devices, self.time_s));
+        let spent = self.ops.iter().map(|o| (o.source.as_str(), o.time_s));
+        let waited = self.transfers.iter().map(|t| (t.source.as_str(), t.exposed_s));
+        let pipeline = step.pipeline.as_ref().map(|p| PipelineReport::new(p, spent.chain(waited)));
+        let report = TrainingReport::new(step, chip, self.devices, self.time_s);
+        self.training = Some(TrainingReport { pipeline, ..report });
         self
     }
 

@@ -28,6 +28,49 @@ pub struct Training {
     pub weight_flops: u128,
     /// Useful FLOPs of attention with all pairs of positions.
     pub attention_flops: u128,
+    /// The pipeline that layers are in.
+    pub pipeline: Option<Pipeline>,
+}
+
+/// A pipeline of stages, all of which compute in every iteration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pipeline {
+    /// Stages.
+    pub stages: i64,
+    /// Parts of the batch that go through.
+    pub microbatches: i64,
+    /// Iterations of a stage, each way.
+    pub iterations: i64,
+    /// Iterations of them in which a stage has no part.
+    pub idle: i64,
+    /// What the sources of operations of an iteration begin with.
+    pub sources: Vec<String>,
+}
+
+/// What a pipeline costs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PipelineReport {
+    /// Stages.
+    pub stages: i64,
+    /// Parts of the batch that go through.
+    pub microbatches: i64,
+    /// Iterations of a stage, each way.
+    pub iterations: i64,
+    /// Iterations of them in which a stage has no part.
+    pub idle: i64,
+    /// Seconds of those, both ways.
+    pub bubbles_s: f64,
+}
+
+impl PipelineReport {
+    /// From the seconds that sources of operations and transfers took.
+    pub(crate) fn new<'a>(p: &Pipeline, times: impl Iterator<Item = (&'a str, f64)>) -> PipelineReport {
+        let inside = times.filter(|(s, _)| p.sources.iter().any(|begins| s.starts_with(begins.as_str())));
+        let all = inside.fold(0.0, |sum, (_, s)| sum + s);
+        let Pipeline { stages, microbatches, iterations, idle, .. } = *p;
+        let bubbles_s = all * idle as f64 / iterations.max(1) as f64;
+        PipelineReport { stages, microbatches, iterations, idle, bubbles_s }
+    }
 }
 
 /// What a step reaches.
@@ -59,6 +102,8 @@ pub struct TrainingReport {
     pub mfu: f64,
     /// `flops_chip_full` over `peak_flops_chip`.
     pub mfu_full: f64,
+    /// What the pipeline costs, if layers are in one.
+    pub pipeline: Option<PipelineReport>,
 }
 
 impl TrainingReport {
@@ -84,6 +129,7 @@ impl TrainingReport {
             peak_flops_chip: peak,
             mfu: rate(causal) / peak,
             mfu_full: rate(full) / peak,
+            pipeline: None,
         }
     }
 
@@ -104,6 +150,11 @@ impl TrainingReport {
                 percent(self.mfu_full)
             ),
         );
+        if let Some(p) = &self.pipeline {
+            let share = percent(if time_s > 0.0 { p.bubbles_s / time_s } else { 0.0 });
+            let text = format!("{} stages, {} iterations of {} microbatches", p.stages, p.iterations, p.microbatches);
+            line("pipeline", format!("{text}; {} ({share}) in bubbles", seconds(p.bubbles_s)));
+        }
     }
 }
 
@@ -124,9 +175,19 @@ mod tests {
             dtype: DType::BF16,
             weight_flops: (128.0 * peak) as u128,
             attention_flops: (12.8 * peak) as u128,
+            pipeline: None,
         };
         let r = TrainingReport::new(step, &chip, 256, 2.0);
         assert_eq!(r.tokens_per_s_chip, 1000.0);
         assert!((r.mfu - 0.525).abs() < 1e-9 && (r.mfu_full - 0.55).abs() < 1e-9, "{r:?}");
+    }
+
+    // Oracle: by hand. Three of seven iterations, of what is inside.
+    #[test]
+    fn bubbles_are_a_share_of_the_iterations() {
+        let sources = vec!["there".to_owned()];
+        let p = Pipeline { stages: 4, microbatches: 4, iterations: 7, idle: 3, sources };
+        let r = PipelineReport::new(&p, [("there/a", 5.0), ("elsewhere", 9.0), ("there", 2.0)].into_iter());
+        assert_eq!(r.bubbles_s, 3.0);
     }
 }

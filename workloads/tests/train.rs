@@ -36,6 +36,7 @@ const OPTIONS: Options = Options {
     state: DType::F32,
     first_moment: None,
     microbatches: 1,
+    repeats: 1,
     attention_block: Some(4),
     products: Products::Plain,
     routing: Routing::Capacity(1.25),

@@ -28,6 +28,27 @@ impl Attention {
         f.ret(&results);
     }
 
+    /// Attention over the keys of two attentions of the same queries: sums `(batch, queries, heads, v_dim)` in f32 and logarithms
+    /// `(batch, heads, queries)`, of an output so far and another one of any type.
+    pub fn merge(f: &mut FuncBuilder<'_>, [old, old_log]: [ValueId; 2], [new, new_log]: [ValueId; 2]) -> [ValueId; 2] {
+        let top = f.binary(Opcode::Maximum, old_log, new_log);
+        let [a, b] = [old_log, new_log].map(|l| {
+            let x = f.binary(Opcode::Subtract, l, top);
+            f.unary(Opcode::Exponential, x)
+        });
+        let sum = f.add(a, b);
+        let new = f.convert(new, DType::F32);
+        let [a, b] = [(a, old), (b, new)].map(|(w, x)| {
+            let share = f.binary(Opcode::Divide, w, sum);
+            let dims = f.dims(x);
+            let share = f.broadcast_along(share, &[0, 2, 1], &dims);
+            f.mul(x, share)
+        });
+        let both = f.add(a, b);
+        let more = f.unary(Opcode::Log, sum);
+        [both, f.add(top, more)]
+    }
+
     /// Pairs of parts on the diagonal, and those that are seen whole.
     fn parts(&self, part: u64) -> (Vec<[u64; 2]>, Vec<[u64; 2]>) {
         let (q, k) = (self.queries / part, self.keys / part);
@@ -121,23 +142,8 @@ impl Parts<'_> {
                 let (&[q, k, v], &[o, log]) = (given, state) else { return Vec::new() };
                 let operands = [self.part(f, q, 1, query), self.part(f, k, 1, key), self.part(f, v, 1, key)];
                 let &[new, new_log] = attend(f, &operands, causal, scale).as_slice() else { return Vec::new() };
-                let (old, old_log) = (self.part(f, o, 1, query), self.part(f, log, 2, query));
-                let top = f.binary(Opcode::Maximum, old_log, new_log);
-                let [a, b] = [old_log, new_log].map(|l| {
-                    let x = f.binary(Opcode::Subtract, l, top);
-                    f.unary(Opcode::Exponential, x)
-                });
-                let sum = f.add(a, b);
-                let new = f.convert(new, DType::F32);
-                let [a, b] = [(a, old), (b, new)].map(|(w, x)| {
-                    let share = f.binary(Opcode::Divide, w, sum);
-                    let dims = f.dims(x);
-                    let share = f.broadcast_along(share, &[0, 2, 1], &dims);
-                    f.mul(x, share)
-                });
-                let both = f.add(a, b);
-                let more = f.unary(Opcode::Log, sum);
-                let total = f.add(top, more);
+                let old = [self.part(f, o, 1, query), self.part(f, log, 2, query)];
+                let [both, total] = Attention::merge(f, old, [new, new_log]);
                 vec![self.put(f, o, both, 1, query), self.put(f, log, total, 2, query)]
             });
         }

@@ -7,8 +7,10 @@ use tpusim_backend::hlo::{DotDims, FuncBuilder, Literal, Opcode, ReduceKind, Ten
 use tpusim_backend::ops::attention::Attention;
 use tpusim_isa::num::DType;
 
+use super::context;
 use super::math;
-use super::step::counted;
+use super::mesh::Mesh;
+use super::stage::counted;
 
 /// Sizes of one attention.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,8 @@ pub(super) struct Sizes {
     pub value: i64,
     /// Positions of a block; divides `seq`. 0 for attention as one operation.
     pub block: i64,
+    /// The mesh; where it cuts positions, they lie as [`super::context`] says.
+    pub mesh: Mesh,
 }
 
 /// Score of a pair that the mask hides: `exp` of it is zero beside any other.
@@ -43,7 +47,7 @@ impl Sizes {
         }
     }
 
-    fn scale(&self) -> f64 {
+    pub(super) fn scale(&self) -> f64 {
         1.0 / (self.dim as f64).sqrt()
     }
 
@@ -161,6 +165,9 @@ fn widen(f: &mut FuncBuilder<'_>, v: ValueId, dims: &[i64]) -> ValueId {
 
 /// Attention, and the logarithm of each query's sum of exponentials, in f32 and of sizes [`Sizes::rows`].
 pub(super) fn forward(f: &mut FuncBuilder<'_>, s: &Sizes, q: ValueId, k: ValueId, v: ValueId) -> (ValueId, ValueId) {
+    if s.mesh.context > 1 {
+        return context::forward(f, s, q, k, v);
+    }
     if s.block == 0 {
         return match Attention::call(f, &[q, k, v], true, s.scale()).as_slice() {
             &[o, log_sum] => (o, log_sum),
@@ -223,6 +230,9 @@ pub(super) struct Known {
 
 /// Gradients of queries, keys and values from that of the output.
 pub(super) fn backward(f: &mut FuncBuilder<'_>, s: &Sizes, known: Known, go: ValueId) -> [ValueId; 3] {
+    if s.mesh.context > 1 {
+        return context::backward(f, s, known, go);
+    }
     if s.block == 0 {
         let Known { q, k, v, o, log_sum } = known;
         let gradients = Attention::call(f, &[q, k, v, o, log_sum, go], true, s.scale());

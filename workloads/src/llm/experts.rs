@@ -5,14 +5,15 @@
 //! that no product and no mask of tokens by experts by capacity is needed, rows move by index: to a slot of an expert from its token, to a
 //! token from its slots. Both directions are gathers, in the gradient too, where each is the other's.
 //!
-//! Rows of experts are `(experts, groups, capacity, channels)`. From cut by groups to cut by experts they go all to all.
+//! Rows of experts are `(experts, groups, capacity, channels)`. From cut by groups to cut by experts they go all to all, each of the devices
+//! that share tensors with its part of the channels, as in MaxText (`activation_embed_moe`).
 
 use tpusim_backend::hlo::{Attr, DotDims, FuncBuilder, GatherDims, Opcode, ReduceKind, TensorType, ValueId};
 use tpusim_isa::num::DType;
 
 use super::layer::{Block, Tape};
 use super::math;
-use super::mesh::{Axis, BATCH};
+use super::mesh::{Axis, BATCH, Mesh, POSITIONS};
 use super::models::Experts;
 use super::narrow::Of;
 use super::routing::{ROUTED, Routed};
@@ -40,9 +41,17 @@ pub(super) struct Dispatch {
 
 type F<'a, 'm> = &'a mut FuncBuilder<'m>;
 
-const GROUPED: &[&[Axis]] = &[&[], BATCH, &[], &[]];
-const PLACED: &[&[Axis]] = &[&[Axis::Expert], &[Axis::Data, Axis::Fsdp], &[], &[]];
-const HIDDEN: &[&[Axis]] = &[&[Axis::Expert], &[Axis::Data, Axis::Fsdp], &[], &[Axis::Tensor]];
+/// Axes of experts, groups, slots and channels.
+type Rows = [&'static [Axis]; 4];
+
+/// What cuts groups of tokens; last what moves to the experts.
+const GROUPS: &[Axis] = &[Axis::Data, Axis::Fsdp, Axis::Context, Axis::Expert];
+const OTHERS: &[Axis] = &[Axis::Data, Axis::Fsdp, Axis::Context];
+const GROUPED: Rows = [&[], GROUPS, &[], &[Axis::Tensor]];
+const PLACED: Rows = [&[Axis::Expert], OTHERS, &[], &[Axis::Tensor]];
+/// What several products read is gathered once for all of them.
+const READ: Rows = [&[Axis::Expert], OTHERS, &[], &[]];
+const HIDDEN: &[&[Axis]] = &[&[Axis::Expert], OTHERS, &[], &[Axis::Tensor]];
 
 impl Dispatch {
     /// Choices of a group.
@@ -140,7 +149,7 @@ impl Block<'_> {
         let a = self.scaled(f, a, scale);
         let down = self.weight(f, t, "experts_down");
         let y = self.dot(f, (a, Of::Value), (down, Of::Value), by_expert((&[3], &[1])), self.dtype);
-        let y = self.mesh.constrain(f, y, PLACED);
+        let y = self.held(f, y, PLACED);
         self.combine(f, d, y, routed.slot)
     }
 
@@ -184,7 +193,7 @@ impl Block<'_> {
         };
         let (one, two) = (back(f, "experts_up", du), back(f, "experts_gate", dg));
         let dx = f.add(one, two);
-        let dx = self.mesh.constrain(f, dx, PLACED);
+        let dx = self.held(f, dx, PLACED);
         f.name("layer/experts/dispatch/gradient");
         let dx = self.combine(f, d, dx, routed.slot);
         let more = self.router_gradient(f, t, grads, d, routed, d_scale);
@@ -225,9 +234,43 @@ impl Block<'_> {
         v
     }
 
+    /// Sizes of `(batch, seq)` by axes: the batch over copies, then over experts, and a device's part, positions over devices and a device's.
+    fn split(&self) -> [i64; 5] {
+        let Mesh { data, fsdp, expert, context, .. } = self.mesh;
+        let copies = data.saturating_mul(fsdp).max(1);
+        let parts = copies.saturating_mul(expert).max(1);
+        [copies, expert, self.batch / parts, context, self.seq / context.max(1)]
+    }
+
+    /// `(batch, seq, n)` by groups of tokens `(groups, tokens, n)`, as devices have them.
+    pub(super) fn grouped(&self, f: F<'_, '_>, d: &Dispatch, x: ValueId) -> ValueId {
+        let n = f.dims(x).last().copied().unwrap_or(1);
+        let mut x = x;
+        if self.mesh.context > 1 {
+            x = f.reshape(x, &[self.split().as_slice(), &[n]].concat());
+            x = f.transpose(x, &[0, 3, 1, 2, 4, 5]);
+        }
+        f.reshape(x, &[d.groups, d.tokens, n])
+    }
+
+    /// The opposite of [`Self::grouped`].
+    pub(super) fn in_order(&self, f: F<'_, '_>, x: ValueId) -> ValueId {
+        let n = f.dims(x).last().copied().unwrap_or(1);
+        let mut x = x;
+        if self.mesh.context > 1 {
+            let [copies, expert, batch, context, seq] = self.split();
+            x = f.reshape(x, &[copies, context, expert, batch, seq, n]);
+            x = f.transpose(x, &[0, 2, 3, 1, 4, 5]);
+        }
+        f.reshape(x, &[self.batch, self.seq, n])
+    }
+
     /// Rows of tokens `(batch, seq, d)` in the slots of the experts.
     fn dispatch(&self, f: F<'_, '_>, d: &Dispatch, x: ValueId, token: ValueId) -> ValueId {
-        let x = f.reshape(x, &[d.groups, d.tokens, self.model.d]);
+        // Channels instead of positions apart, as they will go to the experts.
+        let channels: &[Axis] = if self.model.d % self.mesh.tensor.max(1) == 0 { &[Axis::Tensor] } else { &[] };
+        let x = self.mesh.constrain(f, x, &[BATCH, POSITIONS, channels]);
+        let x = self.grouped(f, d, x);
         let rows = take(f, x, token, None);
         let [e, g, c, n] = d.rows(self.model.d);
         let rows = f.reshape(rows, &[g, e, c, n]);
@@ -239,14 +282,23 @@ impl Block<'_> {
         let rank = f.dims(x).len();
         let order: Vec<i64> = [1, 0].into_iter().chain(2..rank as i64).collect();
         let x = f.transpose(x, &order);
-        let x = self.mesh.constrain(f, x, &GROUPED[..rank.min(4)]);
-        self.mesh.constrain(f, x, &PLACED[..rank.min(4)])
+        let x = self.held(f, x, GROUPED);
+        let x = self.held(f, x, PLACED);
+        self.held(f, x, READ)
+    }
+
+    /// Rows, or what there is one of for each, cut; channels stay whole if the devices that share tensors do not divide them.
+    fn held(&self, f: F<'_, '_>, x: ValueId, [e, g, c, channels]: Rows) -> ValueId {
+        let divides = self.model.d % self.mesh.tensor.max(1) == 0;
+        let cut: Rows = [e, g, c, if divides { channels } else { &[] }];
+        let rank = f.dims(x).len().min(cut.len());
+        self.mesh.constrain(f, x, cut.get(..rank).unwrap_or_default())
     }
 
     /// The opposite of [`Self::place`].
     pub(super) fn back(&self, f: F<'_, '_>, x: ValueId) -> ValueId {
         let rank = f.dims(x).len();
-        let x = self.mesh.constrain(f, x, &GROUPED[..rank.min(4)]);
+        let x = self.held(f, x, GROUPED);
         let order: Vec<i64> = [1, 0].into_iter().chain(2..rank as i64).collect();
         f.transpose(x, &order)
     }
@@ -281,7 +333,7 @@ impl Block<'_> {
             sum = Some(sum.map_or(row, |s| f.add(s, row)));
         }
         let sum = f.convert(sum.unwrap_or(rows), self.dtype);
-        let y = f.reshape(sum, &[self.batch, self.seq, n]);
-        self.mesh.constrain(f, y, &[BATCH, &[], &[]])
+        let y = self.in_order(f, sum);
+        self.spread(f, y)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::mesh::BATCH;
+use super::mesh::ROWS;
 use super::{Axis, Mesh, Model};
 use crate::WorkloadError;
 
@@ -62,11 +62,12 @@ impl MeshRequest {
         }
         let copies = self.get(Axis::Data).is_none();
         if copies && slices > 1 {
-            mesh.data = slices;
+            // Stages of a pipeline are slices, if there are enough.
+            mesh.data = if slices % mesh.pipeline.max(1) == 0 { slices / mesh.pipeline.max(1) } else { slices };
         }
         if self.get(Axis::Fsdp).is_none() && all % mesh.devices().max(1) == 0 {
             let left = all / mesh.devices().max(1);
-            mesh.fsdp = if copies { largest_cut(model, left) } else { left };
+            mesh.fsdp = if copies { largest_cut(model, left, mesh.context) } else { left };
             if copies {
                 mesh.data = mesh.data.saturating_mul(left / mesh.fsdp.max(1));
             }
@@ -83,9 +84,9 @@ impl MeshRequest {
     }
 }
 
-/// The most of `left` devices that the width of the model, which FSDP cuts, divides over.
-fn largest_cut(model: &Model, left: i64) -> i64 {
-    (1..=left).rev().find(|n| left % n == 0 && model.d % n == 0).unwrap_or(1)
+/// The most of `left` devices that the width of the model, which FSDP and an axis of `context` places cut, divides over.
+fn largest_cut(model: &Model, left: i64, context: i64) -> i64 {
+    (1..=left).rev().find(|n| left % n == 0 && model.d % n.saturating_mul(context.max(1)) == 0).unwrap_or(1)
 }
 
 /// Meshes of `all` devices that differ from `mesh` in one axis.
@@ -103,7 +104,8 @@ fn fitting(mesh: Mesh, all: i64) -> Vec<String> {
 
 /// Sequences of a batch for `mesh`: some thousands of tokens for each device that has a part of its own.
 pub fn default_batch(mesh: &Mesh, seq: i64) -> i64 {
-    mesh.parts(BATCH).saturating_mul((TOKENS_PER_DEVICE / seq.max(1)).max(1))
+    let tokens = TOKENS_PER_DEVICE.saturating_mul(mesh.context);
+    mesh.parts(ROWS).saturating_mul((tokens / seq.max(1)).max(1))
 }
 
 /// Checks that `mesh` can share out `batch` sequences.
@@ -111,7 +113,7 @@ pub fn default_batch(mesh: &Mesh, seq: i64) -> i64 {
 /// # Errors
 /// A batch that it does not divide, with the nearest ones that it does.
 pub fn check_batch(mesh: &Mesh, batch: i64) -> Result<(), WorkloadError> {
-    let parts = mesh.parts(BATCH).max(1);
+    let parts = mesh.parts(ROWS).max(1);
     if batch % parts == 0 {
         return Ok(());
     }
@@ -143,6 +145,11 @@ mod tests {
         assert_eq!(mesh("tensor=4", 1, 256).unwrap(), "fsdp=64,tensor=4");
         assert_eq!(mesh("fsdp=128,tensor=4", 1, 512).unwrap(), "fsdp=128,tensor=4");
         assert_eq!(mesh("", 1, 1).unwrap(), "one device");
+        // Stages are slices.
+        assert_eq!(mesh("pipeline=4", 8, 16).unwrap(), "data=2,pipeline=4,fsdp=16");
+        assert_eq!(mesh("pipeline=4", 1, 16).unwrap(), "pipeline=4,fsdp=4");
+        assert_eq!(mesh("context=4", 1, 64).unwrap(), "fsdp=16,context=4");
+        assert_eq!(default_batch(&Mesh { fsdp: 16, context: 4, ..Mesh::ONE }, 4096), 128);
     }
 
     // Oracle: by hand.
@@ -152,7 +159,7 @@ mod tests {
         assert!(error.contains("has 512 devices, the pod 256") && error.contains("fsdp=64,tensor=4"), "{error}");
         let error = mesh("fsdp=64", 1, 256).unwrap_err();
         assert!(error.contains("fsdp=256 or data=4,fsdp=64"), "{error}");
-        assert!(mesh("model=3", 1, 256).unwrap_err().contains("axes data, fsdp, "));
+        assert!(mesh("model=3", 1, 256).unwrap_err().contains("axes data, pipeline, fsdp, "));
         assert!(mesh("data=2,data=3", 1, 256).unwrap_err().contains("twice"));
         let error = check_batch(&Mesh { fsdp: 128, ..Mesh::ONE }, 200).unwrap_err().to_string();
         assert!(error.contains("128 or 256 would work"), "{error}");

@@ -10,7 +10,7 @@ use super::attention::{self, Known, Sizes};
 use super::experts::Dispatch;
 use super::latent;
 use super::math;
-use super::mesh::{Axis, BATCH, Mesh};
+use super::mesh::{Axis, BATCH, Mesh, POSITIONS};
 use super::models::Model;
 use super::narrow::{Of, Products};
 use super::weights::Named;
@@ -83,17 +83,22 @@ pub(super) struct Tape<'a> {
 
 type F<'a, 'm> = &'a mut FuncBuilder<'m>;
 
-pub(super) const HEADS: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor], &[]];
-const HIDDEN: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor]];
+pub(super) const HEADS: &[&[Axis]] = &[BATCH, POSITIONS, &[Axis::Tensor], &[]];
+const HIDDEN: &[&[Axis]] = &[BATCH, POSITIONS, &[Axis::Tensor]];
 /// What several products read is gathered once for all of them.
-const MODEL: &[&[Axis]] = &[BATCH, &[], &[]];
+const MODEL: &[&[Axis]] = &[BATCH, POSITIONS, &[]];
 
 impl Block<'_> {
     /// `x`, `(batch, seq, d)` between blocks, cut as it is there: devices that share the tensors of a layer each have a part of the
     /// positions, so that none keeps what the others keep too.
     pub fn spread(&self, f: F<'_, '_>, x: ValueId) -> ValueId {
-        let positions: &[Axis] = if self.seq % self.mesh.tensor.max(1) == 0 { &[Axis::Tensor] } else { &[] };
-        self.mesh.constrain(f, x, &[BATCH, positions, &[]])
+        self.mesh.constrain(f, x, &[BATCH, self.positions(), &[]])
+    }
+
+    /// What cuts positions between blocks.
+    pub fn positions(&self) -> &'static [Axis] {
+        const BOTH: &[Axis] = &[Axis::Context, Axis::Tensor];
+        if self.seq % self.mesh.parts(BOTH).max(1) == 0 { BOTH } else { POSITIONS }
     }
 
     /// Names and types of what the forward pass stores of a layer beside its input.
@@ -151,7 +156,8 @@ impl Block<'_> {
     fn sizes(&self) -> Sizes {
         let Model { heads, kv_heads, .. } = *self.model;
         let (dim, value) = self.model.head();
-        Sizes { batch: self.batch, seq: self.seq, kv_heads, group: heads / kv_heads, dim, value, block: self.tile }
+        let (batch, seq, mesh) = (self.batch, self.seq, self.mesh);
+        Sizes { batch, seq, kv_heads, group: heads / kv_heads, dim, value, block: self.tile, mesh }
     }
 
     /// A norm with the weights called `name`.

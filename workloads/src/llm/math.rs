@@ -108,11 +108,9 @@ pub(super) fn norm_gradient(
     (dx, dw, db)
 }
 
-/// Cosines and sines of rotary positions, `(seq, dim / 2)` in f32.
-pub(super) fn rope_tables(f: F<'_, '_>, seq: i64, dim: i64, base: f64) -> (ValueId, ValueId) {
-    let table = TensorType::new([seq, dim / 2], DType::F32);
-    let position = f.iota(table.clone(), 0);
-    let channel = f.iota(table, 1);
+/// Cosines and sines of rotary positions, from positions `(seq, dim / 2)` in f32.
+pub(super) fn rope_tables(f: F<'_, '_>, position: ValueId, dim: i64, base: f64) -> (ValueId, ValueId) {
+    let channel = f.iota(f.ty(position), 1);
     let exponent = f.binary_scalar(Opcode::Multiply, channel, -2.0 * base.ln() / dim as f64);
     let frequency = f.unary(Opcode::Exponential, exponent);
     let angle = f.mul(position, frequency);

@@ -8,8 +8,12 @@ use tpusim_isa::num::DType;
 pub enum Axis {
     /// Copies of the model, each with its part of the batch.
     Data,
+    /// Parts of the layers, through which parts of the batch flow.
+    Pipeline,
     /// Parts of the batch whose devices also share weights and optimizer state.
     Fsdp,
+    /// Parts of the positions of a sequence, whose devices also share weights.
+    Context,
     /// Parts of the batch whose devices also share experts: each has all rows of some.
     Expert,
     /// Parts of heads, hidden channels and vocabulary.
@@ -18,13 +22,15 @@ pub enum Axis {
 
 impl Axis {
     /// Every axis, the outermost first.
-    pub const ALL: [Axis; 4] = [Axis::Data, Axis::Fsdp, Axis::Expert, Axis::Tensor];
+    pub const ALL: [Axis; 6] = [Axis::Data, Axis::Pipeline, Axis::Fsdp, Axis::Context, Axis::Expert, Axis::Tensor];
 
     /// Name on the command line and in programs.
     pub fn name(self) -> &'static str {
         match self {
             Axis::Data => "data",
+            Axis::Pipeline => "pipeline",
             Axis::Fsdp => "fsdp",
+            Axis::Context => "context",
             Axis::Expert => "expert",
             Axis::Tensor => "tensor",
         }
@@ -36,8 +42,12 @@ impl Axis {
 pub struct Mesh {
     /// Size of [`Axis::Data`].
     pub data: i64,
+    /// Size of [`Axis::Pipeline`].
+    pub pipeline: i64,
     /// Size of [`Axis::Fsdp`].
     pub fsdp: i64,
+    /// Size of [`Axis::Context`].
+    pub context: i64,
     /// Size of [`Axis::Expert`].
     pub expert: i64,
     /// Size of [`Axis::Tensor`].
@@ -49,10 +59,14 @@ pub(super) type Cut = Vec<Vec<Axis>>;
 
 /// The dimension that runs over the batch.
 pub(super) const BATCH: &[Axis] = &[Axis::Data, Axis::Fsdp, Axis::Expert];
+/// The batch outside of layers, where devices of a pipeline have parts too.
+pub(super) const ROWS: &[Axis] = &[Axis::Pipeline, Axis::Data, Axis::Fsdp, Axis::Expert];
+/// The dimension that runs over positions.
+pub(super) const POSITIONS: &[Axis] = &[Axis::Context];
 
 impl Mesh {
     /// One device.
-    pub const ONE: Mesh = Mesh { data: 1, fsdp: 1, expert: 1, tensor: 1 };
+    pub const ONE: Mesh = Mesh { data: 1, pipeline: 1, fsdp: 1, context: 1, expert: 1, tensor: 1 };
 
     /// Number of devices, saturating.
     pub fn devices(&self) -> i64 {
@@ -63,7 +77,9 @@ impl Mesh {
     pub fn size(&self, axis: Axis) -> i64 {
         match axis {
             Axis::Data => self.data,
+            Axis::Pipeline => self.pipeline,
             Axis::Fsdp => self.fsdp,
+            Axis::Context => self.context,
             Axis::Expert => self.expert,
             Axis::Tensor => self.tensor,
         }
@@ -78,7 +94,9 @@ impl Mesh {
     pub fn size_mut(&mut self, axis: Axis) -> &mut i64 {
         match axis {
             Axis::Data => &mut self.data,
+            Axis::Pipeline => &mut self.pipeline,
             Axis::Fsdp => &mut self.fsdp,
+            Axis::Context => &mut self.context,
             Axis::Expert => &mut self.expert,
             Axis::Tensor => &mut self.tensor,
         }
@@ -89,8 +107,9 @@ impl Mesh {
         if self.devices() == 1 {
             return;
         }
-        // Dense models have no axis of experts.
-        let named = Axis::ALL.iter().filter(|a| **a != Axis::Expert || self.expert > 1);
+        // Most meshes have none of these.
+        let rare = |a: Axis| [Axis::Pipeline, Axis::Context, Axis::Expert].contains(&a);
+        let named = Axis::ALL.iter().filter(|a| !rare(**a) || self.size(**a) > 1);
         let axes: Vec<String> = named.map(|a| format!("\"{}\"={}", a.name(), self.size(*a))).collect();
         m.mesh("mesh", Attr::Opaque(format!("sdy.mesh<[{}]>", axes.join(", "))));
         m.attr("mhlo.num_partitions", Attr::Int(self.devices(), Type::Scalar(DType::I32)));
@@ -99,14 +118,16 @@ impl Mesh {
 
     /// The text of a cut, none for one device.
     pub(super) fn sharding(&self, cut: &[Vec<Axis>]) -> Option<String> {
-        if self.devices() == 1 {
-            return None;
-        }
+        (self.devices() > 1).then(|| format!("sdy.sharding{}", self.dims(cut)))
+    }
+
+    /// A cut as Shardy writes it, without its name.
+    pub(super) fn dims(&self, cut: &[Vec<Axis>]) -> String {
         let dims = cut.iter().map(|axes| {
             let names = axes.iter().filter(|a| self.size(**a) > 1).map(|a| format!("\"{}\"", a.name()));
             format!("{{{}}}", names.collect::<Vec<_>>().join(", "))
         });
-        Some(format!("sdy.sharding<@mesh, [{}]>", dims.collect::<Vec<_>>().join(", ")))
+        format!("<@mesh, [{}]>", dims.collect::<Vec<_>>().join(", "))
     }
 
     /// `x` held to a cut.

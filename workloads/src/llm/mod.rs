@@ -13,16 +13,20 @@
 //! ```
 
 mod attention;
+mod context;
 mod experts;
 mod fit;
 mod latent;
 mod layer;
+mod manual;
 mod math;
 mod mesh;
 mod models;
 mod narrow;
 mod optimizer;
+mod pipeline;
 mod routing;
+mod stage;
 mod step;
 mod train;
 mod weights;
@@ -39,6 +43,7 @@ pub use mesh::{Axis, Mesh};
 pub use models::{Experts, Latent, MODELS, Mlp, Model, Norm, UsefulFlops};
 pub use narrow::Products;
 pub use optimizer::{BETA1, BETA2, EPSILON, Optimizer, RATE};
+pub use pipeline::Schedule;
 pub(crate) use train::WORKLOAD;
 pub use train::configure;
 
@@ -65,8 +70,10 @@ pub struct Options {
     pub state: DType,
     /// Type of the first moment, if it is another.
     pub first_moment: Option<DType>,
-    /// Parts of the batch whose gradients are summed one after the other.
+    /// Parts of the batch whose gradients are summed one after the other, or which flow through a pipeline; 1 is as many as it has stages.
     pub microbatches: i64,
+    /// Times that a part goes round the stages of a pipeline, each time through other layers.
+    pub repeats: i64,
     /// Positions of a block, for attention as a loop over pairs of blocks; 0 for attention as one operation, which chips have a kernel
     /// for if activations are bf16. None for the operation then, else for the largest divisor of `seq` up to 512.
     pub attention_block: Option<i64>,
@@ -89,6 +96,7 @@ impl Default for Options {
             state: DType::F32,
             first_moment: None,
             microbatches: 1,
+            repeats: 1,
             attention_block: None,
             products: Products::Plain,
             routing: Routing::Capacity(1.25),
@@ -103,14 +111,20 @@ impl Options {
     /// Positions of a block of attention; 0 if it is one operation.
     pub(crate) fn tile(&self) -> i64 {
         let divisor = (1..=self.seq.min(512)).rev().find(|n| self.seq % n == 0).unwrap_or(1);
-        self.attention_block.unwrap_or(if self.dtype == DType::BF16 { 0 } else { divisor })
+        let whole = self.dtype == DType::BF16 || self.mesh.context > 1;
+        self.attention_block.unwrap_or(if whole { 0 } else { divisor })
+    }
+
+    /// Parts of the batch that layers see one after the other.
+    fn parts(&self) -> i64 {
+        if self.microbatches <= 1 { self.mesh.pipeline.max(1) } else { self.microbatches }
     }
 
     fn check(&self, m: &Model) -> Result<(), WorkloadError> {
         let refuse = |text: String| Err(WorkloadError::Combination(text));
         let Model { heads, kv_heads, dim, .. } = *m;
         let sizes = [self.batch, self.seq, self.tile().max(1), m.layers, m.d, m.ff, heads, kv_heads, dim, m.vocab];
-        let axes = [self.mesh.data, self.mesh.fsdp, self.mesh.expert, self.mesh.tensor];
+        let axes = Axis::ALL.map(|a| self.mesh.size(a));
         if sizes.iter().chain(&axes).any(|n| !(1..=crate::MAX_SIZE).contains(n)) {
             return refuse(format!("a size is not from 1 to {}", crate::MAX_SIZE));
         }
@@ -122,6 +136,8 @@ impl Options {
                 );
             }
         }
+        context::check(self)?;
+        pipeline::check(self, m)?;
         if let Some(e) = m.experts {
             self.check_experts(m, e)?;
         }
@@ -161,8 +177,8 @@ impl Options {
 impl Options {
     /// How the layers with experts spread their tokens.
     fn dispatch(&self, experts: Experts) -> Dispatch {
-        let groups = self.mesh.parts(mesh::BATCH).max(1);
-        let tokens = (self.batch / self.microbatches.max(1)).saturating_mul(self.seq) / groups;
+        let groups = self.mesh.parts(mesh::BATCH).saturating_mul(self.mesh.context).max(1);
+        let tokens = (self.batch / self.parts()).saturating_mul(self.seq) / groups;
         Dispatch { experts, routing: self.routing, groups, tokens }
     }
 
@@ -179,7 +195,7 @@ impl Options {
             return refuse("experts with biases are not there".into());
         }
         let groups = self.mesh.parts(mesh::BATCH).max(1);
-        if self.batch / self.microbatches.max(1) % groups != 0 {
+        if self.batch / self.parts() % groups != 0 {
             return refuse(format!("the mesh cuts batch={} into {groups} parts", self.batch));
         }
         if let Routing::Capacity(factor) = self.routing

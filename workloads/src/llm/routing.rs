@@ -90,7 +90,7 @@ impl Block<'_> {
             f.name("layer/router");
             let w = self.weight(f, t, "router");
             let logits = math::contract(f, h, w, (&[2], &[0]), DType::F32);
-            let logits = f.reshape(logits, &[d.groups, d.tokens, d.experts.count]);
+            let logits = self.grouped(f, d, logits);
             let (scores, ids) = self.choose(f, d, logits);
             // Softmax over all experts, of which the chosen ones are made to add up to one, is softmax over those.
             let dims = f.dims(scores);
@@ -227,7 +227,7 @@ impl Block<'_> {
             let part = f.select(mine, score, zero);
             d_logits = f.add(d_logits, part);
         }
-        let d_logits = f.reshape(d_logits, &[self.batch, self.seq, e]);
+        let d_logits = self.in_order(f, d_logits);
         let d_logits = f.convert(d_logits, self.dtype);
         let h = self.value(f, t, "h2");
         let over: &[i64] = &[0, 1];

@@ -6,71 +6,19 @@ use tpusim_backend::hlo::{
 };
 use tpusim_isa::num::DType;
 
-use super::layer::{Block, Tape};
+use super::context;
+use super::layer::Block;
 use super::math;
-use super::mesh::{Axis, BATCH, Cut};
+use super::mesh::{Axis, BATCH, Cut, POSITIONS, ROWS};
 use super::optimizer::{corrections, update};
-use super::weights::{Named, Weight, of_layer, of_model};
+use super::pipeline::{Pipeline, Place};
+use super::stage::{Stage, counted, layer_of, stages};
+use super::weights::{Named, Weight, of_model};
 use super::{Model, Options};
 use crate::WorkloadError;
 use crate::draw::Draw;
 
 type F<'a, 'm> = &'a mut FuncBuilder<'m>;
-
-/// Runs `body` on a counter from 0 to below `trips`, values that stay the same, and values it returns the next of; gives their last.
-pub(super) fn counted<'m>(
-    f: &mut FuncBuilder<'m>,
-    trips: i64,
-    fixed: &[ValueId],
-    state: &[ValueId],
-    body: impl FnOnce(&mut FuncBuilder<'m>, ValueId, &[ValueId], &[ValueId]) -> Vec<ValueId>,
-) -> Vec<ValueId> {
-    let zero = f.scalar(DType::I32, 0.0);
-    let all = [&[zero], fixed, state].concat();
-    let split = 1 + fixed.len();
-    let done = f.while_loop(
-        &all,
-        |f, args| {
-            let limit = f.scalar(DType::I32, trips as f64);
-            match args.first() {
-                Some(i) => f.compare("LT", *i, limit),
-                None => limit,
-            }
-        },
-        |f, args| {
-            let (held, state) = args.split_at(split.min(args.len()));
-            let [i, fixed @ ..] = held else { return Vec::new() };
-            let next = body(f, *i, fixed, state);
-            let one = f.scalar(DType::I32, 1.0);
-            let i = f.add(*i, one);
-            [&[i], fixed, &next].concat()
-        },
-    );
-    done.get(split..).unwrap_or_default().to_vec()
-}
-
-/// Layer `i` of a stack.
-fn layer_of(f: F<'_, '_>, stack: ValueId, i: ValueId) -> ValueId {
-    let dims = f.dims(stack);
-    let inner = dims.get(1..).unwrap_or_default();
-    let zero = f.scalar(DType::I32, 0.0);
-    let starts: Vec<ValueId> = (0..dims.len()).map(|d| if d == 0 { i } else { zero }).collect();
-    let part = f.dynamic_slice(stack, &starts, &[&[1], inner].concat());
-    f.reshape(part, inner)
-}
-
-/// A stack with layer `i` replaced.
-fn put_layer(f: F<'_, '_>, stack: ValueId, layer: ValueId, i: ValueId) -> ValueId {
-    let dims = [&[1], f.dims(layer).as_slice()].concat();
-    let part = f.reshape(layer, &dims);
-    let zero = f.scalar(DType::I32, 0.0);
-    let starts: Vec<ValueId> = (0..dims.len()).map(|d| if d == 0 { i } else { zero }).collect();
-    f.dynamic_update_slice(stack, part, &starts)
-}
-
-fn stack(f: F<'_, '_>, layers: i64, ty: &TensorType) -> ValueId {
-    f.splat(TensorType::new([&[layers], ty.dims.as_slice()].concat(), ty.dtype), 0.0)
-}
 
 /// What one step is written from.
 struct Step<'a> {
@@ -82,34 +30,12 @@ struct Step<'a> {
     model: Vec<Weight>,
 }
 
-/// Layers that are alike: a loop over them, forward and back.
-struct Stage<'a> {
-    /// What the names of its weights begin with.
-    name: &'static str,
-    layers: i64,
-    block: Block<'a>,
-    /// Weights of a layer.
-    weights: Vec<Weight>,
-}
-
-/// The layers of `m`, in one stage if all are alike.
-fn stages<'a>(m: &Model, o: &Options, block: Block<'a>) -> Vec<Stage<'a>> {
-    let stage = |name, layers, block: Block<'a>| {
-        let experts = block.experts.map(|d| d.experts);
-        Stage { name, layers, block, weights: of_layer(m, block.ff, experts.as_ref(), &o.mesh) }
-    };
-    let Some(e) = m.experts else { return vec![stage("layers", m.layers, block)] };
-    let routed = Block { ff: e.shared.saturating_mul(e.ff), experts: Some(o.dispatch(e)), ..block };
-    let all = [stage("dense", e.dense_layers, block), stage("layers", m.layers - e.dense_layers, routed)];
-    all.into_iter().filter(|s| s.layers > 0).collect()
-}
-
 /// The program: weights, moments, steps so far, tokens and targets to the next weights, moments, steps, and the loss.
 pub(super) fn build(m: &Model, o: &Options) -> Result<Verified<Module>, WorkloadError> {
     let block = Block {
         model: m,
         mesh: o.mesh,
-        batch: o.batch / o.microbatches.max(1),
+        batch: o.batch / o.parts(),
         seq: o.seq,
         tile: o.tile(),
         dtype: o.dtype,
@@ -119,7 +45,10 @@ pub(super) fn build(m: &Model, o: &Options) -> Result<Verified<Module>, Workload
         ff: m.ff,
         experts: None,
     };
-    let step = Step { o, block, stages: stages(m, o, block), model: of_model(m, &o.mesh) };
+    let stages = stages(m, o, block);
+    // Devices of a pipeline share the work outside of it.
+    let rows = if o.mesh.pipeline > 1 { o.batch / o.mesh.pipeline } else { block.batch };
+    let step = Step { o, block: Block { batch: rows, ..block }, stages, model: of_model(m, &o.mesh) };
     let mut module = ModuleBuilder::new("train");
     o.mesh.declare(&mut module);
     let mut f = module.func("main");
@@ -132,9 +61,10 @@ impl Step<'_> {
     /// Names, shapes and cuts of all weights as they are stored: those of layers stacked.
     fn stored(&self) -> impl Iterator<Item = (String, Vec<i64>, Cut, Draw)> {
         let stacked = self.stages.iter().flat_map(|s| {
-            s.weights.iter().map(|w| {
-                let dims = [&[s.layers], w.dims.as_slice()].concat();
-                (format!("{}/{}", s.name, w.name), dims, [&[Vec::new()], w.cut.as_slice()].concat(), w.draw)
+            let (first, cuts) = Pipeline::stacked(self.o, s.layers);
+            s.weights.iter().map(move |w| {
+                let (dims, cut) = ([&first, w.dims.as_slice()].concat(), [cuts.as_slice(), &w.cut].concat());
+                (format!("{}/{}", s.name, w.name), dims, cut, w.draw)
             })
         });
         stacked.chain(self.model.iter().map(|w| (w.name.to_owned(), w.dims.clone(), w.cut.clone(), w.draw)))
@@ -185,9 +115,9 @@ impl Step<'_> {
         }
         let scalar = TensorType::new([], DType::I32);
         let step = self.parameter(f, "step", scalar, (&Vec::new(), Draw::Below(1)), Some(owned.len()))?;
-        let parts = (o.microbatches > 1).then_some(o.microbatches);
-        let dims: Vec<i64> = parts.into_iter().chain([self.block.batch, o.seq]).collect();
-        let cut: Cut = parts.map(|_| Vec::new()).into_iter().chain([BATCH.to_vec(), Vec::new()]).collect();
+        let parts = (o.microbatches > 1 && o.mesh.pipeline == 1).then_some(o.microbatches);
+        let dims: Vec<i64> = parts.into_iter().chain([o.batch / parts.unwrap_or(1), o.seq]).collect();
+        let cut: Cut = parts.map(|_| Vec::new()).into_iter().chain([ROWS.to_vec(), Vec::new()]).collect();
         let ids = TensorType::new(dims, DType::I32);
         let draw = Draw::Below(m.vocab.max(1) as u64);
         let tokens = self.parameter(f, "tokens", ids.clone(), (&cut, draw), None)?;
@@ -198,7 +128,8 @@ impl Step<'_> {
         let (stacks, outer) = weights.split_at(stacked.min(weights.len()));
         let outer = Named::new(self.model.iter().map(|w| w.name), outer);
         let (gradients, loss) = match parts {
-            None => self.gradients(f, stacks, &outer, tokens, targets),
+            None if o.mesh.pipeline > 1 => self.staged(f, weights, (tokens, targets)),
+            None => self.gradients(f, stacks, &outer, (tokens, targets), None),
             Some(n) => self.accumulated(f, n, weights, (tokens, targets)),
         };
 
@@ -213,18 +144,22 @@ impl Step<'_> {
             let of: Vec<ValueId> = moments.iter().copied().skip(i).step_by(stored.len().max(1)).collect();
             let gradient = gradients.get(i).copied().unwrap_or(*w);
             let (w, after) = update(f, *w, gradient, &of, corrections);
-            let held = |f: F<'_, '_>, x| match self.block.mesh.sharding(cut) {
-                Some(text) => f.sharding_constraint(x, &text),
-                None => x,
-            };
-            next.push(held(f, w));
+            next.push(self.held(f, w, cut));
             for (all, x) in state.iter_mut().zip(after) {
-                all.push(held(f, x));
+                all.push(self.held(f, x, cut));
             }
         }
         next.extend(state.into_iter().flatten());
         next.extend([step, loss]);
         Ok(next)
+    }
+
+    /// `x` cut as said.
+    fn held(&self, f: F<'_, '_>, x: ValueId, cut: &[Vec<Axis>]) -> ValueId {
+        match self.block.mesh.sharding(cut) {
+            Some(text) => f.sharding_constraint(x, &text),
+            None => x,
+        }
     }
 
     /// As [`Self::gradients`], means over `n` parts of the batch that are taken one after the other.
@@ -237,12 +172,8 @@ impl Step<'_> {
     ) -> (Vec<ValueId>, ValueId) {
         f.name("microbatches");
         let cuts: Vec<Cut> = self.stored().map(|(_, _, cut, _)| cut).collect();
-        let held = |f: F<'_, '_>, x, cut: &Cut| match self.block.mesh.sharding(cut) {
-            Some(text) => f.sharding_constraint(x, &text),
-            None => x,
-        };
         let zeros: Vec<ValueId> = weights.iter().map(|w| f.splat(f.ty(*w), 0.0)).collect();
-        let zeros: Vec<ValueId> = zeros.iter().zip(&cuts).map(|(z, cut)| held(f, *z, cut)).collect();
+        let zeros: Vec<ValueId> = zeros.iter().zip(&cuts).map(|(z, cut)| self.held(f, *z, cut)).collect();
         let none = f.splat(TensorType::new([], DType::F32), 0.0);
         let fixed = [&[tokens, targets], weights].concat();
         let sums = counted(f, n, &fixed, &[&[none], zeros.as_slice()].concat(), |f, i, fixed, state| {
@@ -251,12 +182,12 @@ impl Step<'_> {
             let stacked: usize = self.stages.iter().map(|s| s.weights.len()).sum();
             let (stacks, outer) = weights.split_at(stacked.min(weights.len()));
             let outer = Named::new(self.model.iter().map(|w| w.name), outer);
-            let (of, more) = self.gradients(f, stacks, &outer, tokens, targets);
+            let (of, more) = self.gradients(f, stacks, &outer, (tokens, targets), None);
             f.name("microbatches/sum");
             let mut next = vec![f.add(*loss, more)];
             for ((sum, g), cut) in sums.iter().zip(of).zip(&cuts) {
                 let sum = f.add(*sum, g);
-                next.push(held(f, sum, cut));
+                next.push(self.held(f, sum, cut));
             }
             next
         });
@@ -265,140 +196,111 @@ impl Step<'_> {
         (means, loss)
     }
 
-    /// Gradients of all weights in the order they are stored, and the loss.
+    /// As [`Self::gradients`], with layers in the stages of a pipeline: every place of that axis has its layers and a part of the rest.
+    fn staged(
+        &self,
+        f: F<'_, '_>,
+        weights: &[ValueId],
+        (tokens, targets): (ValueId, ValueId),
+    ) -> (Vec<ValueId>, ValueId) {
+        f.name("pipeline");
+        let (mesh, none) = (self.o.mesh, TensorType::new([], DType::F32));
+        let cuts: Vec<Cut> = self.stored().map(|(_, _, cut, _)| cut).collect();
+        let of_tokens: Cut = vec![ROWS.to_vec(), Vec::new()];
+        let mut operands = Pipeline::places(self.o, f);
+        let own = operands.len();
+        operands.extend(weights.iter().copied().zip(cuts.iter().cloned()));
+        operands.extend([tokens, targets].map(|x| (x, of_tokens.clone())));
+        let summed = weights.iter().map(|w| TensorType::new(f.dims(*w), self.block.gradient));
+        let mut results: Vec<(TensorType, Cut)> = summed.zip(cuts).collect();
+        results.push((none.clone(), Vec::new()));
+        let mut done = mesh.manual(f, Axis::Pipeline, &operands, &results, |f, args| {
+            let (places, args) = args.split_at(own.min(args.len()));
+            let [weights @ .., tokens, targets] = args else { return Vec::new() };
+            let place = Place::of(f, places);
+            let stacked: usize = self.stages.iter().map(|s| s.weights.len()).sum();
+            let (stacks, outer) = weights.split_at(stacked.min(weights.len()));
+            let outer = Named::new(self.model.iter().map(|w| w.name), outer);
+            let (mut all, loss) = self.gradients(f, stacks, &outer, (*tokens, *targets), Some(&place));
+            f.name("pipeline/sum");
+            // Summed over the other axes first, of which each device keeps its part.
+            let outer = all.split_off(stacked.min(all.len()));
+            for (x, w) in outer.into_iter().zip(&self.model) {
+                let x = self.held(f, x, &w.cut);
+                all.push(mesh.all_reduce(f, Axis::Pipeline, x));
+            }
+            all.push(mesh.all_reduce(f, Axis::Pipeline, loss));
+            all
+        });
+        let loss = done.pop();
+        (done, loss.unwrap_or_else(|| f.splat(none, 0.0)))
+    }
+
+    /// Gradients of all weights in the order they are stored, and the loss; at a place of a pipeline, those of its layers, and its part of
+    /// the others and of the loss.
     fn gradients(
         &self,
         f: F<'_, '_>,
         stacks: &[ValueId],
         outer: &Named,
-        tokens: ValueId,
-        targets: ValueId,
+        (tokens, targets): (ValueId, ValueId),
+        place: Option<&Place>,
     ) -> (Vec<ValueId>, ValueId) {
         let (b, m) = (&self.block, self.block.model);
+        f.name("positions");
+        let [tokens, targets] = [tokens, targets].map(|x| {
+            let x = context::balanced(f, &b.mesh, x, 1);
+            b.mesh.constrain(f, x, &[BATCH, POSITIONS])
+        });
         f.name("embedding");
         let table = outer.get(f, "embedding");
         let rows = f.take_rows(table, tokens);
         let mut x = f.convert(rows, b.dtype);
         if let Some(positions) = outer.find("positions") {
             let p = f.slice(positions, &[0, 0], &[b.seq, m.d]);
+            let p = context::balanced(f, &b.mesh, p, 0);
             let p = f.convert(p, b.dtype);
             let p = f.broadcast_along(p, &[1, 2], &[b.batch, b.seq, m.d]);
             x = f.add(x, p);
         }
         let x = b.spread(f, x);
         f.name("rope");
-        let tables = m.rope_base.map(|base| math::rope_tables(f, b.seq, m.rotated(), base));
-        let (mut x, mut rest, mut passed) = (x, stacks, Vec::new());
-        for stage in &self.stages {
-            let (own, after) = rest.split_at(stage.weights.len().min(rest.len()));
-            let (y, kept) = stage.forward(f, own, tables, x);
-            passed.push((stage, own, kept));
-            (x, rest) = (y, after);
-        }
+        let tables = m.rope_base.map(|base| {
+            let positions = context::positions(f, &b.mesh, b.seq, m.rotated() / 2);
+            math::rope_tables(f, positions, m.rotated(), base)
+        });
         let mut grads = Named::default();
-        let (mut dx, loss) = self.loss(f, outer, &mut grads, x, targets);
-        let mut stacked = Vec::new();
-        for (stage, own, kept) in passed.iter().rev() {
-            let (d, of) = stage.backward(f, own, tables, kept, dx);
-            stacked = [of, stacked].concat();
-            dx = d;
-        }
+        let (dx, stacked, loss) = match (place, self.stages.first()) {
+            (Some(place), Some(stage)) => {
+                let p = Pipeline::new(self.o, stage);
+                let (x, kept) = p.forward(f, place, stacks, tables, x);
+                let targets = p.as_they_come(f, targets);
+                let (dx, loss) = self.loss(f, outer, &mut grads, x, targets);
+                let (dx, stacked) = p.backward(f, place, stacks, tables, (&kept, dx));
+                (dx, stacked, loss)
+            }
+            _ => {
+                let (mut x, mut rest, mut passed) = (x, stacks, Vec::new());
+                for stage in &self.stages {
+                    let (own, after) = rest.split_at(stage.weights.len().min(rest.len()));
+                    let (y, kept) = stage.forward(f, own, tables, x);
+                    passed.push((stage, own, kept));
+                    (x, rest) = (y, after);
+                }
+                let (mut dx, loss) = self.loss(f, outer, &mut grads, x, targets);
+                let mut stacked = Vec::new();
+                for (stage, own, kept) in passed.iter().rev() {
+                    let (d, of) = stage.backward(f, own, tables, kept, dx);
+                    stacked = [of, stacked].concat();
+                    dx = d;
+                }
+                (dx, stacked, loss)
+            }
+        };
         f.name("embedding/gradient");
         self.embedding_gradient(f, &mut grads, tokens, dx);
         let outer = grads.in_order(f, self.model.iter().map(|w| w.name));
         ([stacked, outer].concat(), loss)
-    }
-}
-
-impl Stage<'_> {
-    /// The output of the last layer, and stacks of what layers keep, their inputs first.
-    fn forward(
-        &self,
-        f: F<'_, '_>,
-        stacks: &[ValueId],
-        tables: Option<(ValueId, ValueId)>,
-        x: ValueId,
-    ) -> (ValueId, Vec<ValueId>) {
-        let (b, layers) = (&self.block, self.layers);
-        f.name("layers");
-        let kept = b.kept();
-        let input = f.ty(x);
-        let empty: Vec<ValueId> =
-            std::iter::once(&input).chain(kept.iter().map(|k| &k.1)).map(|t| stack(f, layers, t)).collect();
-        let fixed = self.fixed(stacks, tables);
-        let state = [&[x], empty.as_slice()].concat();
-        let done = counted(f, layers, &fixed, &state, |f, i, fixed, state| {
-            let [x, kept_stacks @ ..] = state else { return Vec::new() };
-            let (weights, tables) = self.of_layer(f, fixed, i);
-            let mut tape = Tape { weights: &weights, tables, x: *x, known: Named::default() };
-            let y = b.forward(f, &mut tape);
-            f.name("layers/keep");
-            let made: Vec<ValueId> = kept.iter().map(|(name, _)| tape.known.get(f, name)).collect();
-            let made = [&[*x], made.as_slice()].concat();
-            let held: Vec<ValueId> =
-                kept_stacks.iter().zip(made).map(|(stack, v)| put_layer(f, *stack, v, i)).collect();
-            [&[y], held.as_slice()].concat()
-        });
-        match done.split_first() {
-            Some((y, kept)) => (*y, kept.to_vec()),
-            None => (x, empty),
-        }
-    }
-
-    /// What loops over layers read and never change.
-    fn fixed(&self, stacks: &[ValueId], tables: Option<(ValueId, ValueId)>) -> Vec<ValueId> {
-        stacks.iter().copied().chain(tables.into_iter().flat_map(|(c, s)| [c, s])).collect()
-    }
-
-    /// The weights of layer `i` and the tables, from [`Self::fixed`] of a loop.
-    fn of_layer(&self, f: F<'_, '_>, fixed: &[ValueId], i: ValueId) -> (Named, Option<(ValueId, ValueId)>) {
-        f.name("layers/weights");
-        let (stacks, rest) = fixed.split_at(self.weights.len().min(fixed.len()));
-        let values: Vec<ValueId> = stacks.iter().map(|s| layer_of(f, *s, i)).collect();
-        let tables = match rest {
-            [cos, sin, ..] if self.block.model.rope_base.is_some() => Some((*cos, *sin)),
-            _ => None,
-        };
-        (Named::new(self.weights.iter().map(|w| w.name), &values), tables)
-    }
-
-    /// The gradient of the first layer's input, and stacks of the gradients of the layers' weights.
-    fn backward(
-        &self,
-        f: F<'_, '_>,
-        stacks: &[ValueId],
-        tables: Option<(ValueId, ValueId)>,
-        kept: &[ValueId],
-        dx: ValueId,
-    ) -> (ValueId, Vec<ValueId>) {
-        let (b, layers) = (&self.block, self.layers);
-        f.name("layers/gradient");
-        let empty: Vec<ValueId> =
-            self.weights.iter().map(|w| stack(f, layers, &TensorType::new(w.dims.clone(), b.gradient))).collect();
-        // Tables last, where `of_layer` looks for them.
-        let fixed = [kept, &self.fixed(stacks, tables)].concat();
-        let state = [&[dx], empty.as_slice()].concat();
-        let names: Vec<&'static str> = b.kept().iter().map(|k| k.0).collect();
-        let done = counted(f, layers, &fixed, &state, |f, i, fixed, state| {
-            let [dy, grads @ ..] = state else { return Vec::new() };
-            let (kept, fixed) = fixed.split_at(kept.len().min(fixed.len()));
-            let last = f.scalar(DType::I32, (layers - 1) as f64);
-            let i = f.binary(Opcode::Subtract, last, i);
-            let (weights, tables) = self.of_layer(f, fixed, i);
-            let known: Vec<ValueId> = kept.iter().map(|s| layer_of(f, *s, i)).collect();
-            let (x, known) = known.split_first().map_or((*dy, &[][..]), |(x, rest)| (*x, rest));
-            let known = Named::new(names.iter().copied(), known);
-            let mut tape = Tape { weights: &weights, tables, x, known };
-            let (dx, of) = b.backward(f, &mut tape, *dy);
-            f.name("layers/gradient/keep");
-            let of = of.in_order(f, self.weights.iter().map(|w| w.name));
-            let held: Vec<ValueId> = grads.iter().zip(of).map(|(stack, g)| put_layer(f, *stack, g, i)).collect();
-            [&[dx], held.as_slice()].concat()
-        });
-        match done.split_first() {
-            Some((dx, grads)) => (*dx, grads.to_vec()),
-            None => (dx, empty),
-        }
     }
 }
 
@@ -414,7 +316,7 @@ impl Step<'_> {
         let w = outer.get(f, head);
         let w = f.convert(w, b.dtype);
         let logits = math::contract(f, h, w, (&[2], &[d]), b.dtype);
-        let vocabulary: &[&[Axis]] = &[BATCH, &[], &[Axis::Tensor]];
+        let vocabulary: &[&[Axis]] = &[BATCH, POSITIONS, &[Axis::Tensor]];
         let logits = b.mesh.constrain(f, logits, vocabulary);
         f.name("loss");
         let wide = f.convert(logits, DType::F32);
@@ -434,7 +336,7 @@ impl Step<'_> {
         let right = f.reduce(ReduceKind::Sum, right, &[2]);
         let each = f.binary(Opcode::Subtract, log_sum, right);
         let total = f.reduce(ReduceKind::Sum, each, &[0, 1]);
-        let share = 1.0 / (b.batch * b.seq) as f64;
+        let share = 1.0 / (b.batch * b.mesh.pipeline * b.seq) as f64;
         let loss = f.binary_scalar(Opcode::Multiply, total, share);
 
         f.name("loss/gradient");
@@ -487,6 +389,7 @@ impl Step<'_> {
         }
         if m.rope_base.is_none() {
             let sum = math::sum_wide(f, dx, &[0]);
+            let sum = context::restored(f, &b.mesh, sum, 0);
             let sum = f.pad(sum, 0.0, &[0, 0], &[m.context - b.seq, 0]);
             let sum = f.convert(sum, b.gradient);
             grads.set("positions", sum);

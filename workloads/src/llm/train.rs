@@ -64,7 +64,12 @@ pub(crate) const WORKLOAD: Workload = Workload {
         ParamSpec {
             name: "microbatches",
             default: ParamValue::Size(1),
-            about: "parts of the batch whose gradients are summed one after the other",
+            about: "parts of the batch whose gradients are summed one after the other, or which flow through a pipeline",
+        },
+        ParamSpec {
+            name: "repeats",
+            default: ParamValue::Size(1),
+            about: "times that a part goes round the stages of a pipeline",
         },
     ],
     build,
@@ -124,6 +129,7 @@ fn settings(p: &Params) -> Result<(Model, Options), WorkloadError> {
         weights: p.float("weights"),
         state: p.float("state"),
         microbatches: p.size("microbatches"),
+        repeats: p.size("repeats"),
         products: if p.choice("products") == "fp8" { Products::Fp8 } else { Products::Plain },
         routing: match p.choice("routing") {
             "balanced" => Routing::Balanced,

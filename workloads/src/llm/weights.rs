@@ -17,7 +17,8 @@ pub(super) struct Weight {
     pub draw: Draw,
 }
 
-const FSDP: &[Axis] = &[Axis::Fsdp];
+/// As MaxText's `embed`: devices that share a sequence share weights too.
+const FSDP: &[Axis] = &[Axis::Fsdp, Axis::Context];
 const TENSOR: &[Axis] = &[Axis::Tensor];
 const EXPERT: &[Axis] = &[Axis::Expert];
 const WHOLE: &[Axis] = &[];
