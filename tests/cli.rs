@@ -528,6 +528,26 @@ fn models_are_timed_on_more_and_more_chips() {
     dir.fails(2, &["scale", "matmul", "--chips", "2..4"], &["takes the name of a model"]);
 }
 
+// Clocks that differ cost time, the same for the same seed, and a run of every chip takes as long as one of each kind.
+#[test]
+fn chips_differ_by_jitter() {
+    let dir = Dir::new();
+    let time = |extra: &[&str]| {
+        let base =
+            ["run", "qwen3-0.6b", "--chip", "v5p", "--chips", "8", "--batch", "8", "--seq", "256", "--json", "-"];
+        let report: serde_json::Value = serde_json::from_str(&dir.ok(&[base.as_slice(), extra].concat())).unwrap();
+        (report["time_s"].as_f64().unwrap(), report["simulated"].as_u64().unwrap())
+    };
+    let (plain, one) = time(&[]);
+    assert_eq!(time(&["--no-fold"]), (plain, 8));
+    assert!(one < 8);
+    let (slow, all) = time(&["--jitter", "0.05"]);
+    assert!(slow > plain && slow < plain / 0.95 * 1.01 && all == 8, "{plain} {slow}");
+    assert_eq!(time(&["--jitter", "0.05"]), (slow, 8));
+    assert_ne!(time(&["--jitter", "0.05", "--seed", "1"]).0, slow);
+    dir.fails(2, &["run", "qwen3-0.6b", "--chips", "8", "--jitter", "1.5"], &["--jitter", "0.02"]);
+}
+
 // Oracle: the files that are asked for, and that chips that are not there are refused.
 #[test]
 fn runs_on_pods_are_drawn_and_traced() {

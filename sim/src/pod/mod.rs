@@ -34,6 +34,9 @@ mod shards;
 mod site;
 mod world;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::program::Program;
 use tpusim_isa::topology::{ChipId, Direction};
@@ -56,13 +59,39 @@ pub struct PodOptions {
     pub failed: Vec<(ChipId, Direction)>,
     /// Chips that run at a share of their clock.
     pub slow: Vec<(ChipId, f64)>,
+    /// Told how much of the program has run.
+    pub watch: Option<Watch>,
     /// How each device runs.
     pub run: RunOptions,
 }
 
+/// How much of a program has run, for those who wait for it. Clones watch the same run.
+#[derive(Clone, Debug, Default)]
+pub struct Watch(Arc<AtomicU64>);
+
+impl Watch {
+    const WHOLE: u64 = 1 << 20;
+
+    /// The share that has run, from 0 to 1.
+    pub fn share(&self) -> f64 {
+        self.0.load(Ordering::Relaxed) as f64 / Watch::WHOLE as f64
+    }
+
+    fn set(&self, done: u64, all: u64) {
+        let share = u128::from(done) * u128::from(Watch::WHOLE) / u128::from(all.max(1));
+        self.0.store((share as u64).min(Watch::WHOLE), Ordering::Relaxed);
+    }
+}
+
+impl PartialEq for Watch {
+    fn eq(&self, other: &Watch) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 impl Default for PodOptions {
     fn default() -> Self {
-        PodOptions { fold: true, failed: Vec::new(), slow: Vec::new(), run: RunOptions::default() }
+        PodOptions { fold: true, failed: Vec::new(), slow: Vec::new(), watch: None, run: RunOptions::default() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A run of a pod, from its devices' first instruction to the last one's end.
 
-use tpusim_isa::program::Program;
+use tpusim_isa::program::{Node, Program};
 use tpusim_isa::time::Picos;
 
 use super::control::Stop;
@@ -39,12 +39,32 @@ pub(super) fn complete<'a, D: Data + Send>(
         kind: Box::new(kind),
     };
     let mut periods = Periods::default();
-    let skip = skip && !D::DATA;
-    while let Outcome::Iteration(body, now) = run(world, shards, skip).map_err(|(at, kind)| fault(at, kind))? {
-        periods.visit(world, shards, (body, now)).map_err(|kind| fault(now, kind))?;
+    let (skip, watch) = (skip && !D::DATA, &world.opts.watch);
+    let all = if watch.is_some() { operations(&world.program.body) } else { 0 };
+    let stops = skip || watch.is_some();
+    while let Outcome::Iteration(body, now) = run(world, shards, stops).map_err(|(at, kind)| fault(at, kind))? {
+        if skip {
+            periods.visit(world, shards, (body, now)).map_err(|kind| fault(now, kind))?;
+        }
+        let first = shards.first().and_then(|s| s.sites.first()).and_then(|s| s.devices.first());
+        if let (Some(watch), Some(d)) = (watch, first) {
+            watch.set(d.profile.op_totals.iter().map(|(n, _)| n).sum(), all);
+        }
     }
     let mut devices = shards.iter().flat_map(|s| &s.sites).flat_map(|s| &s.devices);
     devices.find_map(|d| stuck(world.program, d)).map_or(Ok(()), |kind| Err(fault(Picos(0), kind)))
+}
+
+/// Operations that main code runs, where data decides once or as many as there may be.
+fn operations(nodes: &[Node]) -> u64 {
+    let of = |n: &Node| match n {
+        Node::Bundle(_) | Node::Done { .. } | Node::Start { .. } => 0,
+        Node::Op { .. } => 1,
+        Node::Loop { trip, body, .. } => operations(body).saturating_mul(u64::from(*trip)),
+        Node::While { body, .. } => operations(body),
+        Node::Case { branches, .. } => branches.iter().map(|b| operations(b)).max().unwrap_or(0),
+    };
+    nodes.iter().map(of).fold(0, u64::saturating_add)
 }
 
 /// What a device waits for that has not come to its end.
