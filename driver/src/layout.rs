@@ -324,8 +324,8 @@ mod tests {
         let mut mesh = axes(&[512, 16]);
         let corner = |mesh: &[AxisUse]| -> Vec<u32> { assign(&c, mesh).unwrap()[..16].to_vec() };
         assert_eq!(corner(&mesh), (0..16).collect::<Vec<u32>>());
-        mesh[1].exchanged = 10.0;
-        let block: Vec<u32> = (0..16).map(|p| p % 4 + p / 4 * 16).collect();
+        (mesh[1].exchanged, mesh[1].gathered) = (10.0, 0.0);
+        let block: Vec<u32> = (0..16).map(|p| p % 4 * 16 + p / 4 * 256).collect();
         assert_eq!(corner(&mesh), block);
         // Where the others have much more to gather, they keep their links.
         mesh[0].gathered = 1000.0;
