@@ -12,6 +12,7 @@ use crate::tile::donate::donate;
 use crate::tile::fuse::{MAX_NODES, Options, Plan, plan, plan_with};
 use crate::tile::kernel::Kernel;
 use crate::tile::memory;
+use crate::tile::resident::residents;
 
 /// Why a program could not be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -188,6 +189,7 @@ fn generate(g: &Graph, plan: &Plan, chip: &ChipSpec, available: u64) -> Result<(
         return Err(CompileError::Hbm { needed: mem.peak, available, largest: largest(g, &mem) });
     }
     let mut p = Program { name: g.name.clone(), chip: chip.name.clone(), ..Program::default() };
+    p.residents = residents(g, plan, &mem);
     p.buffers = mem.buffers;
     p.hbm_peak_bytes = mem.peak;
     let mut generator = Generator::new(chip, p);

@@ -24,8 +24,37 @@ pub struct MemoryPlan {
     pub address: Vec<Option<u64>>,
     /// First byte of what steps with regions need inside, by node.
     pub scratch: BTreeMap<NodeId, u64>,
+    /// Arrays that have a place for some of the steps.
+    pub placed: Vec<Placed>,
     /// Bytes in use at the worst moment.
     pub peak: u64,
+}
+
+/// An array that has a place for some of the steps, or memory that a step needs inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Its node, or the node of the step that needs it.
+    pub node: NodeId,
+    /// Whether it is memory that a step needs inside.
+    pub scratch: bool,
+    /// Length.
+    pub bytes: u64,
+    /// First and last step that need it.
+    pub live: (u32, u32),
+    /// First byte behind it.
+    pub end: u64,
+}
+
+impl Placed {
+    /// First byte.
+    pub fn start(&self) -> u64 {
+        self.end - self.room()
+    }
+
+    /// Its bytes with what lies idle up to the next array.
+    fn room(&self) -> u64 {
+        self.bytes.next_multiple_of(ALIGN)
+    }
 }
 
 /// Where a region finds an array.
@@ -46,6 +75,8 @@ pub struct Layout {
     pub place: Vec<Option<Place>>,
     /// Offset of the scratch memory of the region's own steps with regions, by node.
     pub scratch: BTreeMap<NodeId, u64>,
+    /// Arrays in scratch memory.
+    pub placed: Vec<Placed>,
     /// Bytes of scratch memory.
     pub bytes: u64,
 }
@@ -120,22 +151,15 @@ fn lives(g: &Graph, plan: &Plan, wanted: &[NodeId], pipeline: Option<&Pipeline>)
     Lives { first, last, shares, donor }
 }
 
-/// An array to be placed.
-struct Item {
-    bytes: u64,
-    live: (u32, u32),
-}
-
-/// First bytes of arrays, each at the lowest gap above `base` between those placed before that are alive at the same time; and the end.
-fn allocate(items: &[Item], base: u64) -> (Vec<u64>, u64) {
-    let mut placed: Vec<(u64, u64)> = Vec::new();
+/// Gives each array of `all` the lowest gap above `base` between those placed before that are alive at the same time. Returns the end.
+fn allocate(all: &mut [Placed], base: u64) -> u64 {
     let mut top = base;
-    let mut starts = Vec::new();
-    for (i, item) in items.iter().enumerate() {
+    for i in 0..all.len() {
+        let (placed, rest) = all.split_at_mut(i);
+        let Some(item) = rest.first_mut() else { break };
         let (from, to) = item.live;
-        let meets = |o: &&Item| o.live.0 <= to && from <= o.live.1;
-        let mut busy: Vec<(u64, u64)> =
-            items[..i].iter().zip(&placed).filter(|(o, _)| meets(o)).map(|(_, p)| *p).collect();
+        let meets = |o: &&Placed| o.live.0 <= to && from <= o.live.1;
+        let mut busy: Vec<(u64, u64)> = placed.iter().filter(meets).map(|o| (o.start(), o.end)).collect();
         busy.sort_unstable();
         let mut at = base;
         for (lo, hi) in busy {
@@ -144,12 +168,10 @@ fn allocate(items: &[Item], base: u64) -> (Vec<u64>, u64) {
             }
             at = at.max(hi);
         }
-        let end = (at + item.bytes).next_multiple_of(ALIGN);
-        placed.push((at, end));
-        starts.push(at);
-        top = top.max(end);
+        item.end = at + item.room();
+        top = top.max(item.end);
     }
-    (starts, top)
+    top
 }
 
 /// What needs a place for some of the steps: arrays of nodes for which `temporary` holds, and scratch memory of steps, in order of their
@@ -160,11 +182,14 @@ fn temporaries(
     l: &Lives,
     pipeline: Option<&Pipeline>,
     temporary: &dyn Fn(usize) -> bool,
-) -> Vec<(NodeId, bool, Item)> {
-    let mut all: Vec<(NodeId, bool, Item)> = Vec::new();
+) -> Vec<Placed> {
+    let mut all: Vec<Placed> = Vec::new();
+    let mut add = |node: NodeId, scratch: bool, bytes: u64, live: (u32, u32)| {
+        all.push(Placed { node, scratch, bytes, live, end: 0 });
+    };
     for n in (0..g.nodes.len()).filter(|&n| l.shares[n].is_none() && temporary(n)) {
         if let Some(from) = l.first[n] {
-            all.push((NodeId(n as u32), false, Item { bytes: g.nodes[n].bytes(), live: (from, l.last[n]) }));
+            add(NodeId(n as u32), false, g.nodes[n].bytes(), (from, l.last[n]));
         }
     }
     let ends = ends(g, plan);
@@ -175,10 +200,10 @@ fn temporaries(
             let end = ends.get(&i).map_or(i, |end| end - 1);
             let kept = pipeline.is_some_and(|p| p.kept.contains(&s.node));
             let live = if kept { (0, plan.steps.len() as u32) } else { (i as u32, end as u32) };
-            all.push((s.node, true, Item { bytes: s.scratch(), live }));
+            add(s.node, true, s.scratch(), live);
         }
     }
-    all.sort_by_key(|(n, scratch, item)| (item.live.0, *n, *scratch));
+    all.sort_by_key(|p| (p.live.0, p.node, p.scratch));
     all
 }
 
@@ -221,23 +246,23 @@ pub fn plan(g: &Graph, plan: &Plan) -> MemoryPlan {
             out.address[n] = out.address[d.ix()];
         }
     }
-    let temps = temporaries(g, plan, &lives, None, &|n| out.address[n].is_none());
-    let (nodes, items): (Vec<(NodeId, bool)>, Vec<Item>) = temps.into_iter().map(|(n, s, i)| ((n, s), i)).unzip();
-    let (starts, top) = allocate(&items, fixed);
-    for (((node, scratch), item), at) in nodes.iter().zip(&items).zip(starts) {
-        if *scratch {
-            out.scratch.insert(*node, at);
+    let mut placed = temporaries(g, plan, &lives, None, &|n| out.address[n].is_none());
+    out.peak = allocate(&mut placed, fixed);
+    for p in &placed {
+        let at = p.start();
+        if p.scratch {
+            out.scratch.insert(p.node, at);
         } else {
-            out.address[node.ix()] = Some(at);
+            out.address[p.node.ix()] = Some(at);
         }
-        out.buffers.push(Buffer { offset: at, bytes: item.bytes, kind: BufferKind::Temp, live: item.live });
+        out.buffers.push(Buffer { offset: at, bytes: p.bytes, kind: BufferKind::Temp, live: p.live });
     }
+    out.placed = placed;
     for (n, s) in lives.shares.iter().enumerate() {
         if let Some(s) = s {
             out.address[n] = out.address[s.ix()];
         }
     }
-    out.peak = top;
     out
 }
 
@@ -255,21 +280,20 @@ pub fn layout(
     for (n, p) in pinned {
         out.place[n.ix()] = Some(*p);
     }
-    let temps = temporaries(g, plan, &lives, pipeline, &|n| out.place[n].is_none());
-    let (nodes, items): (Vec<(NodeId, bool)>, Vec<Item>) = temps.into_iter().map(|(n, s, i)| ((n, s), i)).unzip();
-    let (starts, top) = allocate(&items, 0);
-    for ((node, scratch), at) in nodes.iter().zip(starts) {
-        if *scratch {
-            out.scratch.insert(*node, at);
+    let mut placed = temporaries(g, plan, &lives, pipeline, &|n| out.place[n].is_none());
+    out.bytes = allocate(&mut placed, 0);
+    for p in &placed {
+        if p.scratch {
+            out.scratch.insert(p.node, p.start());
         } else {
-            out.place[node.ix()] = Some(Place::Scratch(at));
+            out.place[p.node.ix()] = Some(Place::Scratch(p.start()));
         }
     }
+    out.placed = placed;
     for (n, s) in lives.shares.iter().enumerate() {
         if let Some(s) = s {
             out.place[n] = out.place[s.ix()];
         }
     }
-    out.bytes = top;
     out
 }

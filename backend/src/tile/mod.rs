@@ -8,7 +8,7 @@
 //! - `conv`: and for convolutions;
 //! - [`choose`]: block sizes by estimated cost, of convolutions in `windows`;
 //! - [`kernel`]: what comes out, with its text form;
-//! - [`memory`]: HBM addresses by liveness;
+//! - [`memory`]: HBM addresses by liveness, [`resident`]: what fills it;
 //! - [`donate`]: results in the arrays of parameters;
 //! - [`region`]: loops and branches, each planned by itself;
 //! - [`overlap`]: transfers beside the computation of their own iteration, [`pipeline`]: and of others.
@@ -24,5 +24,6 @@ pub mod overlap;
 pub mod pipeline;
 pub mod product;
 pub mod region;
+pub mod resident;
 pub mod view;
 mod windows;
