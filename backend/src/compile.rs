@@ -1,11 +1,13 @@
 //! From a verified module to a program for one device.
 
+use std::collections::BTreeSet;
+
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::placement::Placement;
 use tpusim_isa::program::Program;
 
 use crate::generate::{Generator, Scope};
-use crate::graph::{Fused, Graph, GraphOptions, LowerError, NodeOp, Special, from_module_with, place};
+use crate::graph::{Fused, Graph, GraphOptions, LowerError, NodeId, NodeOp, Special, from_module_with, place};
 use crate::hlo::{Module, Verified};
 use crate::lower::emit::EmitError;
 use crate::tile::donate::donate;
@@ -13,6 +15,7 @@ use crate::tile::fuse::{MAX_NODES, Options, Plan, plan, plan_with};
 use crate::tile::kernel::Kernel;
 use crate::tile::memory;
 use crate::tile::resident::residents;
+use crate::tile::reuse::reuse;
 
 /// Why a program could not be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -117,12 +120,16 @@ fn attempts(
         }
         let mut plan = plan_with(&graph, options);
         donate(&graph, &mut plan);
+        if let Some(least) = options.reuse {
+            let donors: BTreeSet<NodeId> = plan.donors.keys().copied().collect();
+            reuse(&graph, &mut plan, &|n| graph.outputs.contains(&n) || donors.contains(&n), least);
+        }
         let (program, kernels) = generate(&graph, &plan, chip, available)?;
         Ok(Compiled { graph, plan, kernels, program })
     };
     // What does not fit is tried again with less on its way between devices.
     let hbm = *chip.hbm.usable_bytes_device;
-    let mut options = Options { in_flight: hbm / 64, ..Options::default() };
+    let mut options = Options { in_flight: hbm / 64, reuse: Some(hbm / 1024), ..Options::default() };
     let mut attention = Fused::On(chip);
     let mut first = attempt_in(available, pad, attention, options);
     for (pipeline, in_flight) in [(true, hbm / 256), (false, hbm / 256)] {
@@ -136,6 +143,10 @@ fn attempts(
         first = attempt_in(available, pad, attention, options);
     }
     let attempt = |pad, attention, options| attempt_in(available, pad, attention, options);
+    if let Err(CompileError::Kernel { .. }) = first {
+        options.reuse = None;
+        first = attempt_in(available, pad, attention, options);
+    }
     let Err(CompileError::Kernel { name, .. }) = &first else { return first };
     if name.starts_with("attention") {
         attention = Fused::Never;

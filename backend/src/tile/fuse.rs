@@ -95,6 +95,8 @@ pub struct Options {
     pub join: bool,
     /// Whether collectives of loop bodies may run beside other iterations, which takes memory.
     pub pipeline: bool,
+    /// Bytes from which on arrays are written over others that are no longer needed, if at all.
+    pub reuse: Option<u64>,
     /// Bytes of HBM that other transfers may take beside other steps: so much of results, and of operands and scratch memory.
     pub in_flight: u64,
 }
@@ -102,9 +104,19 @@ pub struct Options {
 /// Bytes in flight where nothing is known of the chip.
 const IN_FLIGHT: u64 = 256 << 20;
 
+/// Bytes from which on arrays are written over others where nothing is known of the chip.
+const REUSE: u64 = 16 << 20;
+
 impl Default for Options {
     fn default() -> Self {
-        Options { max_nodes: MAX_NODES, in_place: true, join: true, pipeline: true, in_flight: IN_FLIGHT }
+        Options {
+            max_nodes: MAX_NODES,
+            in_place: true,
+            join: true,
+            pipeline: true,
+            reuse: Some(REUSE),
+            in_flight: IN_FLIGHT,
+        }
     }
 }
 
@@ -179,6 +191,8 @@ pub struct Plan {
     pub in_flight: u64,
     /// Results that lie in the arrays of donated parameters, and these.
     pub donors: BTreeMap<NodeId, NodeId>,
+    /// Nodes whose arrays are written over by the kernel that is the last to read them, and what that kernel stores there.
+    pub over: BTreeMap<NodeId, NodeId>,
 }
 
 struct Planner<'g> {
@@ -272,7 +286,12 @@ fn steps(mut p: Planner<'_>, wanted: &[NodeId]) -> Plan {
         join::join(g, options, &mut steps, wanted);
     }
     let in_flight = options.in_flight;
-    Plan { steps: super::overlap::hoist(g, steps, in_flight), in_flight, donors: BTreeMap::new() }
+    Plan {
+        steps: super::overlap::hoist(g, steps, in_flight),
+        in_flight,
+        donors: BTreeMap::new(),
+        over: BTreeMap::new(),
+    }
 }
 
 /// Whether `n` only makes its operand wider.

@@ -120,6 +120,9 @@ fn lives(g: &Graph, plan: &Plan, wanted: &[NodeId], pipeline: Option<&Pipeline>)
             }
         }
     }
+    for (old, out) in &plan.over {
+        shares[old.ix()] = Some(*out);
+    }
     // A transfer reads until it has been waited for.
     for (i, end) in ends(g, plan) {
         for r in plan.steps[i].reads(g) {
