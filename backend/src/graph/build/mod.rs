@@ -6,6 +6,7 @@ mod contract;
 mod conv_window;
 mod convolution;
 mod dynamic;
+mod few_rows;
 mod function;
 mod gamma;
 mod gather;
