@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::placement::Placement;
-use tpusim_isa::program::Program;
+use tpusim_isa::program::{Program, Resident};
 
 use crate::generate::{Generator, Scope};
 use crate::graph::{Fused, Graph, GraphOptions, LowerError, NodeId, NodeOp, Special, from_module_with, place};
@@ -40,7 +40,7 @@ pub enum CompileError {
         needed: u64,
         /// Usable bytes of the device.
         available: u64,
-        /// The largest arrays, for people.
+        /// The largest arrays at that moment, for people.
         largest: String,
     },
 }
@@ -196,11 +196,12 @@ pub fn compile_graph(g: &Graph, chip: &ChipSpec) -> Result<Program, CompileError
 
 fn generate(g: &Graph, plan: &Plan, chip: &ChipSpec, available: u64) -> Result<(Program, Vec<Kernel>), CompileError> {
     let mem = memory::plan(g, plan);
+    let residents = residents(g, plan, &mem);
     if mem.peak > available {
-        return Err(CompileError::Hbm { needed: mem.peak, available, largest: largest(g, &mem) });
+        return Err(CompileError::Hbm { needed: mem.peak, available, largest: largest(&residents) });
     }
     let mut p = Program { name: g.name.clone(), chip: chip.name.clone(), ..Program::default() };
-    p.residents = residents(g, plan, &mem);
+    p.residents = residents;
     p.buffers = mem.buffers;
     p.hbm_peak_bytes = mem.peak;
     let mut generator = Generator::new(chip, p);
@@ -216,25 +217,11 @@ fn generate(g: &Graph, plan: &Plan, chip: &ChipSpec, available: u64) -> Result<(
     Ok((program, kernels))
 }
 
-fn largest(g: &Graph, mem: &memory::MemoryPlan) -> String {
-    let mut all: Vec<(u64, String)> = g
-        .nodes
-        .iter()
-        .zip(&mem.address)
-        .filter(|(_, a)| a.is_some())
-        .map(|(n, _)| {
-            (
-                n.bytes(),
-                format!(
-                    "{}[{}] {}",
-                    n.dtype,
-                    n.dims.iter().map(u64::to_string).collect::<Vec<_>>().join(","),
-                    n.source
-                ),
-            )
-        })
-        .collect();
-    all.sort_by(|a, b| b.cmp(a));
-    let list: Vec<String> = all.iter().take(4).map(|(b, n)| format!("{} {}", mib(*b), n.trim_end())).collect();
-    format!("the largest arrays are {}", list.join("; "))
+fn largest(all: &[Resident]) -> String {
+    let one = |r: &Resident| {
+        let of = [&r.array, &r.name, &r.source].map(String::as_str).join(" ");
+        format!("{} {}", mib(r.bytes), of.trim())
+    };
+    let list: Vec<String> = all.iter().take(4).map(one).collect();
+    format!("the largest arrays at that moment are {}", list.join("; "))
 }

@@ -4,13 +4,18 @@
 
 mod common;
 
+use std::path::Path;
+
 use tpusim_backend::compile::{Compiled, compile_parts};
 use tpusim_backend::eval::Tensor;
 use tpusim_backend::front::parse_program;
 use tpusim_backend::hlo::{Module, Verified, verify};
+use tpusim_driver::PodExecutable;
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::num::convert::{encode_f64, encode_i64};
 use tpusim_isa::program::BufferKind;
+use tpusim_isa::topology::Topology;
+use tpusim_sim::network::Cluster;
 
 fn module(text: &str) -> Verified<Module> {
     let module = parse_program(text.as_bytes(), "test").unwrap_or_else(|e| panic!("{e}\n{text}"));
@@ -252,5 +257,29 @@ fn few_short_rows_are_summed_at_the_rate_of_hbm() {
         let least = bytes as f64 / rate * *chip.clock_hz as f64;
         let (cycles, start) = (timed.cycles as f64, 5000.0);
         assert!(cycles < 2.0 * least + start, "{name} {t}: {cycles} cycles, {least} at the rate of HBM");
+    }
+}
+
+// Oracle: what libtpu plans for one device, for five training steps as JAX writes them (`shared/oracle/pods.jsonl`).
+#[test]
+fn training_steps_take_the_memory_that_libtpu_gives_them() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/oracle");
+    let Ok(rows) = std::fs::read_to_string(dir.join("pods.jsonl")) else {
+        #[allow(clippy::print_stderr)]
+        {
+            eprintln!("skipped: there is no {}/pods.jsonl", dir.display());
+        }
+        return;
+    };
+    for row in rows.lines() {
+        let row: serde_json::Value = serde_json::from_str(row).unwrap();
+        let name = row["case"].as_str().unwrap();
+        let (chip, shape) = row["topology"].as_str().and_then(|t| t.split_once(':')).unwrap();
+        let chip = common::chip(if chip == "tpu7x" { "v7x" } else { chip });
+        let cluster = Cluster { slice: Topology::parse(&chip, shape).unwrap(), slices: 1 };
+        let m = module(&std::fs::read_to_string(dir.join("pods").join(format!("{name}.mlir"))).unwrap());
+        let pod = PodExecutable::new(&m, &chip, &cluster).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let ratio = pod.program.hbm_peak_bytes as f64 / row["peak_bytes"].as_f64().unwrap();
+        assert!((0.8..=1.25).contains(&ratio), "{name}: {ratio}");
     }
 }
