@@ -5,6 +5,7 @@
 //!
 //! - [`report`]: totals, what bounds each operation, and what to do about it, as JSON and as text;
 //! - [`pod`]: the report of a run on a pod;
+//! - [`held`]: what fills HBM;
 //! - [`training`]: what a training step reaches, in the words of those who train models;
 //! - [`tables`]: the operations and the utilization over time as CSV;
 //! - [`perfetto`]: a trace for `ui.perfetto.dev`;
@@ -28,6 +29,7 @@
 
 pub mod atomic;
 pub mod figure;
+pub mod held;
 pub mod npy;
 pub mod perfetto;
 pub mod pod;
