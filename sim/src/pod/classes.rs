@@ -118,11 +118,11 @@ pub fn classes(network: &Network, targets: &[Vec<Option<DeviceId>>], start: &[u6
     loop {
         // What passes through each chip, in whatever order.
         let mut traffic = vec![0u128; chips];
-        for d in 0..devices {
+        for (d, own) in color.iter().enumerate() {
             for (peer, route, to) in flow.messages(d) {
                 for (hop, (chip, port)) in (0u64..).zip(flow.hops(d, route, to)) {
                     let sum = &mut traffic[chip as usize];
-                    *sum = sum.wrapping_add(digest([port, hop, peer, color[d]]));
+                    *sum = sum.wrapping_add(digest([port, hop, peer, *own]));
                 }
             }
         }

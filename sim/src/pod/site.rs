@@ -357,9 +357,12 @@ impl<'a> Dry<'_, 'a> {
     pub fn advance(&mut self, control: &mut Control<'a>, folded: &[Node], iterations: u32) -> Result<bool, FaultKind> {
         let Some((from, trip)) = control.iteration_of(folded) else { return Ok(false) };
         let target = from + iterations;
+        if target >= trip {
+            return Ok(false);
+        }
         let (mut want, mut here) = (Vec::new(), Vec::new());
         control.position(folded, from, &mut want);
-        while target < trip {
+        loop {
             if control.step(self, self.world.delays.branch)?.is_some() {
                 return Ok(false);
             }
@@ -375,6 +378,5 @@ impl<'a> Dry<'_, 'a> {
                 _ => return Ok(false),
             }
         }
-        Ok(false)
     }
 }
