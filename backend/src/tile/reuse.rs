@@ -10,8 +10,9 @@ use super::overlap::ends;
 use super::region::{Uses, over};
 use crate::graph::{Graph, NodeId, NodeOp};
 
-/// Elements of a row that blocks without overlap are wide enough to have, and what shorter rows divide by.
-const WIDE: u64 = 1024;
+/// Rows of whole lanes are cut without overlap where they are one block, at most so long, or as many blocks of that length. Others would
+/// take blocks that are smaller than they could be.
+const BLOCK: u64 = 4096;
 const LANES: u64 = 128;
 
 /// Marks kernels of `plan` that write arrays of `least` bytes or more over others, in [`Plan::over`]. Arrays of `fixed` nodes have a place
@@ -30,7 +31,8 @@ pub fn reuse(g: &Graph, plan: &mut Plan, fixed: &dyn Fn(NodeId) -> bool, least: 
         };
         let large = |n: &NodeId| {
             let (dims, bytes) = (&g.node(*n).dims, g.node(*n).bytes());
-            bytes >= least && dims.last().is_some_and(|d| d.is_multiple_of(WIDE.min(*d).max(LANES)))
+            bytes >= least
+                && dims.last().is_some_and(|d| d.is_multiple_of(LANES) && (*d <= BLOCK || d.is_multiple_of(BLOCK)))
         };
         let roots: Vec<NodeId> = f.roots.iter().copied().filter(|n| own(n) && large(n)).collect();
         let reads: Vec<NodeId> = f.reads.iter().copied().filter(|n| own(n) && !taken.contains(n)).collect();
