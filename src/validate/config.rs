@@ -110,22 +110,17 @@ pub fn case(row: &Row, origin: &Row) -> Result<Case, String> {
     let (needed, has) = (least_bytes(&module, &case), *case.chip.hbm.usable_bytes_device);
     if needed > has {
         let (needed, has) = (memory(needed), memory(has));
-        return Err(format!("its weights need {needed} of HBM on each device in two bytes each, of {has}"));
+        return Err(format!("weights and optimizer state would need {needed} of HBM on each device, of {has}"));
     }
     Ok(case)
 }
 
-/// Bytes of HBM that weights take on each device at least: two for each of them, over the devices that share a copy.
+/// Bytes of HBM that weights and moments take on each device at least, over the devices that share a copy of the model.
 fn least_bytes(module: &Module, case: &Case) -> u64 {
     let Some(main) = module.func("main") else { return 0 };
-    let weights = main.params.iter().filter(|p| {
-        let name = module.locs.name(p.loc).unwrap_or_default();
-        main.ty(p.value).tensor().is_some_and(|t| t.dtype.is_float())
-            && !["m/", "v/"].iter().any(|m| name.starts_with(m))
-    });
-    let elements = weights.filter_map(|p| main.ty(p.value).tensor()?.elements()).fold(0, u64::saturating_add);
-    let sharing = u64::from(case.cluster.devices()) / case.options.mesh.data.max(1) as u64;
-    elements.saturating_mul(2) / sharing.max(1)
+    let held = main.params.iter().filter_map(|p| main.ty(p.value).tensor()?.bytes()).fold(0, u64::saturating_add);
+    let copies = case.options.mesh.data.max(1) as u64;
+    held / (u64::from(case.cluster.devices()) / copies).max(1)
 }
 
 /// The name of a chip here.
