@@ -21,6 +21,11 @@ fn check(m: &Model, mesh: Mesh, routing: Routing) {
 
 /// Checks a step against the one for a mesh `whole`, to within `tolerance` of the largest of each result.
 fn check_step(m: &Model, options: &Options, whole: &Mesh, tolerance: f64) {
+    check_on(("4x2", 1), m, options, whole, tolerance);
+}
+
+/// As [`check_step`], on slices of a shape.
+fn check_on((shape, slices): (&str, u32), m: &Model, options: &Options, whole: &Mesh, tolerance: f64) {
     let one = if options.mesh.pipeline > 1 { 1 } else { options.microbatches };
     let whole = Options { mesh: *whole, microbatches: one, repeats: 1, ..*options };
     let what = format!("{} {}", m.name, options.mesh);
@@ -31,7 +36,7 @@ fn check_step(m: &Model, options: &Options, whole: &Mesh, tolerance: f64) {
     let tpu = EvalOptions { dot: DotPrecision::Tpu, ..EvalOptions::default() };
     let want = eval_module_with(&whole, &given, &tpu).unwrap();
     let chip = ChipSpec::load("v5e").unwrap();
-    let cluster = Cluster { slice: Topology::parse(&chip, "4x2").unwrap(), slices: 1 };
+    let cluster = Cluster { slice: Topology::parse(&chip, shape).unwrap(), slices };
     let pod = PodExecutable::new(&module, &chip, &cluster).unwrap_or_else(|e| panic!("{what}: {e}"));
     let bytes: Vec<Vec<u8>> = given.iter().map(|t| t.bytes().to_vec()).collect();
     let run = pod.run(Mode::Execute, &bytes, &PodOptions::default()).unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -82,4 +87,7 @@ fn stages_on_eight_devices() {
     check_step(&model, &Options { mesh, ..o }, &Mesh::ONE, 0.1);
     let mesh = Mesh { pipeline: 2, fsdp: 2, tensor: 2, ..Mesh::ONE };
     check_step(&model, &Options { mesh, microbatches: 4, repeats: 2, ..o }, &Mesh::ONE, 0.1);
+    // Stages that are slices.
+    let mesh = Mesh { pipeline: 2, fsdp: 4, ..Mesh::ONE };
+    check_on(("2x2", 2), &model, &Options { mesh, repeats: 2, ..o }, &Mesh::ONE, 0.1);
 }

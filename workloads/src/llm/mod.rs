@@ -221,7 +221,8 @@ impl Options {
 
 /// One step of training `model`: `main` takes the weights (those of layers first, stacked), the moments in the same order, the number of
 /// steps so far `i32[]`, and `tokens` and `targets` `i32[batch, seq]`, or of microbatches `i32[microbatches, batch / microbatches, seq]`; it
-/// returns weights, moments and steps, which are donated, and the loss `f32[]`.
+/// returns weights, moments and steps, which are donated, and the loss `f32[]`. Tokens are in order, whatever the mesh cuts. With a
+/// pipeline, `tokens` and `targets` are of the whole batch, and with several rounds stacks are `(repeats, layers / repeats, ..)`.
 ///
 /// # Errors
 /// Sizes that do not go together or with the mesh.

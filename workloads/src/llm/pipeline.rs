@@ -6,6 +6,10 @@
 //! hands them to the first, where they wait until all others have begun their round; with more rounds a stage has fewer layers of each, and
 //! less is computed for nobody.
 //!
+//! What is outside of the pipeline, as embedding, loss, and layers of another kind, every place of the axis does for a part of the batch.
+//!
+//! Copies of the pipeline each have their part of the batch, and add up their gradients once, at the end.
+//!
 //! Parts lie spread over stages. With each iteration they move by a stage towards the first, which takes those that arrive, while the
 //! last one puts those that are done where the others were. The backward pass is all this from its end to its beginning.
 
@@ -13,7 +17,8 @@ use tpusim_backend::hlo::{FuncBuilder, Literal, Opcode, TensorType, ValueId};
 use tpusim_isa::num::DType;
 
 use super::mesh::{Axis, BATCH, Cut, Mesh, POSITIONS};
-use super::stage::{Stage, counted, layer_of, put_layer, stack};
+use super::stage::{Around, Stage, counted, layer_of, put_layer, stack};
+use super::weights::Weight;
 use super::{Model, Options};
 use crate::WorkloadError;
 
@@ -66,15 +71,13 @@ pub(super) fn check(o: &Options, m: &Model) -> Result<(), WorkloadError> {
     if n == 1 {
         return Ok(());
     }
-    if m.experts.is_some_and(|e| e.dense_layers > 0) {
-        return refuse("layers of two kinds in a pipeline are not there; a mesh without `pipeline` would work".into());
-    }
-    if m.layers % n.saturating_mul(rounds) != 0 {
-        let sizes: Vec<String> =
-            (2..=m.layers).filter(|k| m.layers % (k * rounds) == 0).map(|k| k.to_string()).collect();
+    // Others are outside, where places of the axis have parts of the batch.
+    let layers = m.layers - m.experts.map_or(0, |e| e.dense_layers);
+    if layers % n.saturating_mul(rounds) != 0 {
+        let sizes: Vec<String> = (2..=layers).filter(|k| layers % (k * rounds) == 0).map(|k| k.to_string()).collect();
         return refuse(format!(
             "pipeline={n} with repeats={rounds} does not divide {} layers; pipeline={} would work",
-            m.layers,
+            layers,
             if sizes.is_empty() { "1".to_owned() } else { sizes.join(" or ") }
         ));
     }
@@ -98,15 +101,15 @@ pub(super) fn check(o: &Options, m: &Model) -> Result<(), WorkloadError> {
 pub(super) struct Place {
     /// Its stage, `i32[]`.
     stage: ValueId,
-    /// The round of each iteration, `i32[1, iterations]`, if there are several.
-    rounds: Option<ValueId>,
+    /// The first of its layers in each iteration, `i32[1, iterations]`, if there are several rounds.
+    firsts: Option<ValueId>,
 }
 
 impl Place {
     /// From a device's part of [`Pipeline::places`].
     pub fn of(f: F<'_, '_>, places: &[ValueId]) -> Place {
         let stage = places.first().map(|s| f.reshape(*s, &[]));
-        Place { stage: stage.unwrap_or_else(|| f.scalar(DType::I32, 0.0)), rounds: places.get(1).copied() }
+        Place { stage: stage.unwrap_or_else(|| f.scalar(DType::I32, 0.0)), firsts: places.get(1).copied() }
     }
 }
 
@@ -115,17 +118,19 @@ pub(super) struct Pipeline<'a> {
     /// The layers that a part goes through in one iteration.
     stage: Stage<'a>,
     mesh: Mesh,
+    /// The mesh of all devices.
+    whole: Mesh,
     stages: i64,
     parts: i64,
     rounds: i64,
 }
 
 impl<'a> Pipeline<'a> {
-    /// The pipeline of the layers `all`, whose blocks are of a part of the batch.
-    pub fn new(o: &Options, all: &Stage<'a>) -> Self {
+    /// The pipeline of the layers `all`, whose blocks are of a part of the batch, on a mesh that is part of the mesh `whole`.
+    pub fn new(o: &Options, whole: Mesh, all: &Stage<'a>) -> Self {
         let (stages, rounds) = (o.mesh.pipeline, o.repeats);
         let stage = Stage { layers: all.layers / stages.saturating_mul(rounds).max(1), ..all.clone() };
-        Pipeline { stage, mesh: o.mesh, stages, parts: o.parts(), rounds }
+        Pipeline { stage, mesh: o.mesh, whole, stages, parts: o.parts(), rounds }
     }
 
     /// Sizes of the dimensions that stack `layers` layers, in order, and how they are cut.
@@ -137,15 +142,16 @@ impl<'a> Pipeline<'a> {
     }
 
     /// What says where a device is, and how it is cut.
-    pub fn places(o: &Options, f: F<'_, '_>) -> Vec<(ValueId, Cut)> {
+    pub fn places(o: &Options, layers: i64, f: F<'_, '_>) -> Vec<(ValueId, Cut)> {
         let (n, parts) = (o.mesh.pipeline, o.parts());
         let stage = f.iota(TensorType::new([n], DType::I32), 0);
         let mut all = vec![(stage, vec![vec![Axis::Pipeline]])];
         if o.repeats > 1 {
             let trips = parts * o.repeats + n - 1;
-            let round = |s: i64, t: i64| ((t - s).max(0) / parts).min(o.repeats - 1) as i32;
-            let rounds = (0..n).flat_map(|s| (0..trips).map(move |t| round(s, t)));
-            let bytes: Vec<u8> = rounds.flat_map(i32::to_le_bytes).collect();
+            let each = layers / (n * o.repeats);
+            let first = |s: i64, t: i64| (each * ((t - s).max(0) / parts).min(o.repeats - 1)) as i32;
+            let firsts = (0..n).flat_map(|s| (0..trips).map(move |t| first(s, t)));
+            let bytes: Vec<u8> = firsts.flat_map(i32::to_le_bytes).collect();
             let ty = TensorType::new([n, trips], DType::I32);
             all.push((f.literal(Literal { ty, bytes: bytes.into() }), vec![vec![Axis::Pipeline], Vec::new()]));
         }
@@ -203,18 +209,20 @@ impl<'a> Pipeline<'a> {
         self.mesh.constrain(f, x, &[&[], BATCH, self.stage.block.positions(), &[]])
     }
 
-    /// The weights that the layers of iteration `t` have.
-    fn weights(&self, f: F<'_, '_>, stacks: &[ValueId], rounds: Option<ValueId>, t: ValueId) -> Vec<ValueId> {
-        match rounds.map(|r| round(f, r, t)) {
-            Some(r) => stacks.iter().map(|s| layer_of(f, *s, r)).collect(),
-            None => stacks.to_vec(),
-        }
+    /// Stacks of all layers of this stage, in order.
+    fn in_order(&self, f: F<'_, '_>, stacks: &[ValueId]) -> Vec<ValueId> {
+        let one = |s: &ValueId| {
+            let dims = f.dims(*s);
+            let inner = dims.get(2..).unwrap_or_default();
+            f.reshape(*s, &[&[self.rounds * self.stage.layers], inner].concat())
+        };
+        if self.rounds > 1 { stacks.iter().map(one).collect() } else { stacks.to_vec() }
     }
 
     /// What loops over iterations read and never change.
     fn fixed(&self, place: &Place, stacks: &[ValueId], tables: Option<(ValueId, ValueId)>) -> Vec<ValueId> {
         let tables = tables.into_iter().flat_map(|(c, s)| [c, s]);
-        let places = [place.stage].into_iter().chain(place.rounds);
+        let places = [place.stage].into_iter().chain(place.firsts);
         places.chain(stacks.iter().copied()).chain(tables).collect()
     }
 
@@ -228,7 +236,7 @@ impl<'a> Pipeline<'a> {
             [cos, sin, ..] => Some((*cos, *sin)),
             _ => None,
         };
-        (Place { stage, rounds: own.get(1).copied() }, stacks, tables)
+        (Place { stage, firsts: own.get(1).copied() }, stacks, tables)
     }
 
     /// What came out for the rows of `x`, `(batch / stages, seq, d)`, in the order of [`Self::as_they_come`]; and what the backward pass needs.
@@ -257,7 +265,8 @@ impl<'a> Pipeline<'a> {
             let layers = TensorType::new([&[self.stage.layers], ty.dims.as_slice()].concat(), ty.dtype);
             state.push(stack(f, trips, &layers));
         }
-        let fixed = self.fixed(place, stacks, tables);
+        let ordered = self.in_order(f, stacks);
+        let fixed = self.fixed(place, &ordered, tables);
         let done = counted(f, trips, &fixed, &state, |f, t, fixed, state| {
             let (place, stacks, tables) = self.unpack(fixed);
             let (state, kept) = state.split_at(own.min(state.len()));
@@ -278,11 +287,11 @@ impl<'a> Pipeline<'a> {
             let is_first = self.is_stage(f, &place, 0);
             let x = f.select(is_first, first, *moving);
             let x = b.spread(f, x);
-            let own = self.weights(f, stacks, place.rounds, t);
-            let (y, made) = self.stage.forward(f, &own, tables, x);
+            let first = place.firsts.map(|all| element(f, all, t));
+            let (y, made) = self.stage.forward(f, stacks, Around { tables, first }, x);
             f.name("pipeline/hand_on");
-            let moving = self.mesh.shifted(f, Axis::Pipeline, y, 1, self.rounds > 1);
-            let towards = self.mesh.shifted(f, Axis::Pipeline, arrived, -1, false);
+            let moving = self.whole.shifted(f, Axis::Pipeline, y, 1, self.rounds > 1);
+            let towards = self.whole.shifted(f, Axis::Pipeline, arrived, -1, false);
             let is_last = self.is_stage(f, &place, self.stages - 1);
             let put = f.select(is_last, y, towards);
             let parts = put_layer(f, *parts, put, slot);
@@ -318,13 +327,13 @@ impl<'a> Pipeline<'a> {
             state.push(self.spread(f, waiting));
         }
         let own = state.len();
-        let lead = if self.rounds > 1 { 2 } else { 1 };
-        let cut = |w: &super::weights::Weight| -> Vec<Vec<Axis>> { [vec![Vec::new(); lead], w.cut.clone()].concat() };
-        for (w, like) in self.stage.weights.iter().zip(stacks) {
+        let cut = |w: &Weight| -> Cut { [&[Vec::new()], w.cut.as_slice()].concat() };
+        let ordered = self.in_order(f, stacks);
+        for (w, like) in self.stage.weights.iter().zip(&ordered) {
             let zeros = f.splat(TensorType::new(f.dims(*like), b.gradient), 0.0);
             state.push(self.held(f, zeros, &cut(w)));
         }
-        let fixed = [kept, &self.fixed(place, stacks, tables)].concat();
+        let fixed = [kept, &self.fixed(place, &ordered, tables)].concat();
         let done = counted(f, trips, &fixed, &state, |f, i, fixed, state| {
             let (kept, fixed) = fixed.split_at(kept.len().min(fixed.len()));
             let (place, stacks, tables) = self.unpack(fixed);
@@ -337,15 +346,15 @@ impl<'a> Pipeline<'a> {
             let put = layer_of(f, *parts, slot);
             let nothing = f.splat(f.ty(put), 0.0);
             let is_last = self.is_stage(f, &place, self.stages - 1);
-            let from_next = self.mesh.shifted(f, Axis::Pipeline, *moving, -1, self.rounds > 1);
+            let from_next = self.whole.shifted(f, Axis::Pipeline, *moving, -1, self.rounds > 1);
             let done = f.select(is_last, put, nothing);
             let dy = f.add(from_next, done);
             let dy = b.spread(f, dy);
             let towards = f.select(is_last, nothing, put);
-            let arrived = self.mesh.shifted(f, Axis::Pipeline, towards, 1, false);
-            let own = self.weights(f, stacks, place.rounds, t);
+            let arrived = self.whole.shifted(f, Axis::Pipeline, towards, 1, false);
+            let at = place.firsts.map(|all| element(f, all, t));
             let kept: Vec<ValueId> = kept.iter().map(|all| layer_of(f, *all, t)).collect();
-            let (dx, made) = self.stage.backward(f, &own, tables, &kept, dy);
+            let (dx, made) = self.stage.backward(f, stacks, Around { tables, first: at }, &kept, dy);
             f.name("pipeline/take/gradient");
             let is_first = self.is_stage(f, &place, 0);
             let mut moving = f.select(is_first, nothing, dx);
@@ -368,15 +377,18 @@ impl<'a> Pipeline<'a> {
             let back = f.select(is_first, first, arrived);
             let parts = put_layer(f, *parts, back, slot);
             f.name("pipeline/sum");
-            let at = place.rounds.map(|r| round(f, r, t));
             let mut grown = Vec::new();
             for ((sum, more), w) in sums.iter().zip(made).zip(&self.stage.weights) {
                 let sum = match at {
                     None => f.add(*sum, more),
-                    Some(r) => {
-                        let old = layer_of(f, *sum, r);
+                    Some(first) => {
+                        let sizes = f.dims(more);
+                        let zero = f.scalar(DType::I32, 0.0);
+                        let starts: Vec<ValueId> =
+                            (0..sizes.len()).map(|d| if d == 0 { first } else { zero }).collect();
+                        let old = f.dynamic_slice(*sum, &starts, &sizes);
                         let new = f.add(old, more);
-                        put_layer(f, *sum, new, r)
+                        f.dynamic_update_slice(*sum, new, &starts)
                     }
                 };
                 grown.push(self.held(f, sum, &cut(w)));
@@ -387,7 +399,8 @@ impl<'a> Pipeline<'a> {
         let (state, sums) = done.split_at(own.min(done.len()));
         f.name("pipeline/join/gradient");
         let dx = state.get(1).map_or(dy, |parts| self.joined(f, *parts));
-        (self.stage.block.spread(f, dx), sums.to_vec())
+        let dx = self.stage.block.spread(f, dx);
+        (dx, sums.iter().zip(stacks).map(|(sum, like)| f.reshape(*sum, &f.dims(*like))).collect())
     }
 
     fn held(&self, f: F<'_, '_>, x: ValueId, cut: &[Vec<Axis>]) -> ValueId {
@@ -416,10 +429,10 @@ impl<'a> Pipeline<'a> {
     }
 }
 
-/// The round of iteration `t`.
-fn round(f: F<'_, '_>, rounds: ValueId, t: ValueId) -> ValueId {
+/// What a device's row of a table says of iteration `t`.
+fn element(f: F<'_, '_>, table: ValueId, t: ValueId) -> ValueId {
     let zero = f.scalar(DType::I32, 0.0);
-    let one = f.dynamic_slice(rounds, &[zero, t], &[1, 1]);
+    let one = f.dynamic_slice(table, &[zero, t], &[1, 1]);
     f.reshape(one, &[])
 }
 

@@ -75,38 +75,41 @@ pub(super) struct Stage<'a> {
     pub weights: Vec<Weight>,
 }
 
-/// The layers of `m`, in one stage if all are alike.
-pub(super) fn stages<'a>(m: &Model, o: &Options, block: Block<'a>) -> Vec<Stage<'a>> {
+/// The layers of `m`, in one stage if all are alike; the last ones as `block`, others as `before`.
+pub(super) fn stages<'a>(m: &Model, o: &Options, block: Block<'a>, before: Block<'a>) -> Vec<Stage<'a>> {
     let stage = |name, layers, block: Block<'a>| {
         let experts = block.experts.map(|d| d.experts);
         Stage { name, layers, block, weights: of_layer(m, block.ff, experts.as_ref(), &o.mesh) }
     };
     let Some(e) = m.experts else { return vec![stage("layers", m.layers, block)] };
     let routed = Block { ff: e.shared.saturating_mul(e.ff), experts: Some(o.dispatch(e)), ..block };
-    let all = [stage("dense", e.dense_layers, block), stage("layers", m.layers - e.dense_layers, routed)];
+    let all = [stage("dense", e.dense_layers, before), stage("layers", m.layers - e.dense_layers, routed)];
     all.into_iter().filter(|s| s.layers > 0).collect()
+}
+
+/// What a loop over layers reads beside weights.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Around {
+    /// Cosines and sines, if positions are rotary.
+    pub tables: Option<(ValueId, ValueId)>,
+    /// Where in the stacks of weights the first layer is, `i32[]`, if not at their beginning.
+    pub first: Option<ValueId>,
 }
 
 impl Stage<'_> {
     /// The output of the last layer, and stacks of what layers keep, their inputs first.
-    pub fn forward(
-        &self,
-        f: F<'_, '_>,
-        stacks: &[ValueId],
-        tables: Option<(ValueId, ValueId)>,
-        x: ValueId,
-    ) -> (ValueId, Vec<ValueId>) {
+    pub fn forward(&self, f: F<'_, '_>, stacks: &[ValueId], around: Around, x: ValueId) -> (ValueId, Vec<ValueId>) {
         let (b, layers) = (&self.block, self.layers);
         f.name("layers");
         let kept = b.kept();
         let input = f.ty(x);
         let empty: Vec<ValueId> =
             std::iter::once(&input).chain(kept.iter().map(|k| &k.1)).map(|t| stack(f, layers, t)).collect();
-        let fixed = self.fixed(stacks, tables);
+        let fixed = self.fixed(stacks, around);
         let state = [&[x], empty.as_slice()].concat();
         let done = counted(f, layers, &fixed, &state, |f, i, fixed, state| {
             let [x, kept_stacks @ ..] = state else { return Vec::new() };
-            let (weights, tables) = self.of_layer(f, fixed, i);
+            let (weights, tables) = self.of_layer(f, fixed, i, around.first.is_some());
             let mut tape = Tape { weights: &weights, tables, x: *x, known: Named::default() };
             let y = b.forward(f, &mut tape);
             f.name("layers/keep");
@@ -123,16 +126,25 @@ impl Stage<'_> {
     }
 
     /// What loops over layers read and never change.
-    fn fixed(&self, stacks: &[ValueId], tables: Option<(ValueId, ValueId)>) -> Vec<ValueId> {
-        stacks.iter().copied().chain(tables.into_iter().flat_map(|(c, s)| [c, s])).collect()
+    fn fixed(&self, stacks: &[ValueId], around: Around) -> Vec<ValueId> {
+        let tables = around.tables.into_iter().flat_map(|(c, s)| [c, s]);
+        stacks.iter().copied().chain(around.first).chain(tables).collect()
     }
 
-    /// The weights of layer `i` and the tables, from [`Self::fixed`] of a loop.
-    fn of_layer(&self, f: F<'_, '_>, fixed: &[ValueId], i: ValueId) -> (Named, Option<(ValueId, ValueId)>) {
+    /// The weights of layer `i` and the tables, from [`Self::fixed`] of a loop, `later` if the first layer is not the first of the stacks.
+    fn of_layer(
+        &self,
+        f: F<'_, '_>,
+        fixed: &[ValueId],
+        i: ValueId,
+        later: bool,
+    ) -> (Named, Option<(ValueId, ValueId)>) {
         f.name("layers/weights");
         let (stacks, rest) = fixed.split_at(self.weights.len().min(fixed.len()));
-        let values: Vec<ValueId> = stacks.iter().map(|s| layer_of(f, *s, i)).collect();
-        let tables = match rest {
+        let (first, tables) = rest.split_at(usize::from(later).min(rest.len()));
+        let at = first.first().map_or(i, |first| f.add(*first, i));
+        let values: Vec<ValueId> = stacks.iter().map(|s| layer_of(f, *s, at)).collect();
+        let tables = match tables {
             [cos, sin, ..] if self.block.model.rope_base.is_some() => Some((*cos, *sin)),
             _ => None,
         };
@@ -144,7 +156,7 @@ impl Stage<'_> {
         &self,
         f: F<'_, '_>,
         stacks: &[ValueId],
-        tables: Option<(ValueId, ValueId)>,
+        around: Around,
         kept: &[ValueId],
         dx: ValueId,
     ) -> (ValueId, Vec<ValueId>) {
@@ -153,7 +165,7 @@ impl Stage<'_> {
         let empty: Vec<ValueId> =
             self.weights.iter().map(|w| stack(f, layers, &TensorType::new(w.dims.clone(), b.gradient))).collect();
         // Tables last, where `of_layer` looks for them.
-        let fixed = [kept, &self.fixed(stacks, tables)].concat();
+        let fixed = [kept, &self.fixed(stacks, around)].concat();
         let state = [&[dx], empty.as_slice()].concat();
         let names: Vec<&'static str> = b.kept().iter().map(|k| k.0).collect();
         let done = counted(f, layers, &fixed, &state, |f, i, fixed, state| {
@@ -161,7 +173,7 @@ impl Stage<'_> {
             let (kept, fixed) = fixed.split_at(kept.len().min(fixed.len()));
             let last = f.scalar(DType::I32, (layers - 1) as f64);
             let i = f.binary(Opcode::Subtract, last, i);
-            let (weights, tables) = self.of_layer(f, fixed, i);
+            let (weights, tables) = self.of_layer(f, fixed, i, around.first.is_some());
             let known: Vec<ValueId> = kept.iter().map(|s| layer_of(f, *s, i)).collect();
             let (x, known) = known.split_first().map_or((*dy, &[][..]), |(x, rest)| (*x, rest));
             let known = Named::new(names.iter().copied(), known);

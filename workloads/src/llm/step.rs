@@ -9,10 +9,10 @@ use tpusim_isa::num::DType;
 use super::context;
 use super::layer::Block;
 use super::math;
-use super::mesh::{Axis, BATCH, Cut, POSITIONS, ROWS};
+use super::mesh::{Axis, BATCH, Cut, Mesh, POSITIONS, ROWS};
 use super::optimizer::{corrections, update};
 use super::pipeline::{Pipeline, Place};
-use super::stage::{Stage, counted, layer_of, stages};
+use super::stage::{Around, Stage, counted, layer_of, stages};
 use super::weights::{Named, Weight, of_model};
 use super::{Model, Options};
 use crate::WorkloadError;
@@ -20,9 +20,14 @@ use crate::draw::Draw;
 
 type F<'a, 'm> = &'a mut FuncBuilder<'m>;
 
+/// Axes whose places compute by themselves in a step with a pipeline.
+const PLACES: &[Axis] = &[Axis::Pipeline, Axis::Data];
+
 /// What one step is written from.
 struct Step<'a> {
     o: &'a Options,
+    /// What one copy of a pipeline computes, else all.
+    one: Options,
     block: Block<'a>,
     /// Layers that are alike, in order.
     stages: Vec<Stage<'a>>,
@@ -32,10 +37,15 @@ struct Step<'a> {
 
 /// The program: weights, moments, steps so far, tokens and targets to the next weights, moments, steps, and the loss.
 pub(super) fn build(m: &Model, o: &Options) -> Result<Verified<Module>, WorkloadError> {
+    // Copies of a pipeline compute by themselves.
+    let one = match o.mesh {
+        Mesh { pipeline: 2.., data, .. } => Options { batch: o.batch / data, mesh: Mesh { data: 1, ..o.mesh }, ..*o },
+        _ => *o,
+    };
     let block = Block {
         model: m,
-        mesh: o.mesh,
-        batch: o.batch / o.parts(),
+        mesh: one.mesh,
+        batch: one.batch / one.parts(),
         seq: o.seq,
         tile: o.tile(),
         dtype: o.dtype,
@@ -45,10 +55,10 @@ pub(super) fn build(m: &Model, o: &Options) -> Result<Verified<Module>, Workload
         ff: m.ff,
         experts: None,
     };
-    let stages = stages(m, o, block);
     // Devices of a pipeline share the work outside of it.
-    let rows = if o.mesh.pipeline > 1 { o.batch / o.mesh.pipeline } else { block.batch };
-    let step = Step { o, block: Block { batch: rows, ..block }, stages, model: of_model(m, &o.mesh) };
+    let rows = if one.mesh.pipeline > 1 { one.batch / one.mesh.pipeline } else { block.batch };
+    let outside = Block { batch: rows, ..block };
+    let step = Step { o, one, block: outside, stages: stages(m, &one, block, outside), model: of_model(m, &o.mesh) };
     let mut module = ModuleBuilder::new("train");
     o.mesh.declare(&mut module);
     let mut f = module.func("main");
@@ -60,8 +70,11 @@ pub(super) fn build(m: &Model, o: &Options) -> Result<Verified<Module>, Workload
 impl Step<'_> {
     /// Names, shapes and cuts of all weights as they are stored: those of layers stacked.
     fn stored(&self) -> impl Iterator<Item = (String, Vec<i64>, Cut, Draw)> {
-        let stacked = self.stages.iter().flat_map(|s| {
-            let (first, cuts) = Pipeline::stacked(self.o, s.layers);
+        let last = self.stages.len().saturating_sub(1);
+        let stacked = self.stages.iter().enumerate().flat_map(move |(i, s)| {
+            let flows = i == last && self.o.mesh.pipeline > 1;
+            let alone = || (vec![s.layers], vec![Vec::new()]);
+            let (first, cuts) = if flows { Pipeline::stacked(self.o, s.layers) } else { alone() };
             s.weights.iter().map(move |w| {
                 let (dims, cut) = ([&first, w.dims.as_slice()].concat(), [cuts.as_slice(), &w.cut].concat());
                 (format!("{}/{}", s.name, w.name), dims, cut, w.draw)
@@ -80,7 +93,7 @@ impl Step<'_> {
         to: Option<usize>,
     ) -> Result<ValueId, WorkloadError> {
         for (n, axes) in ty.dims.iter().zip(cut) {
-            let parts = self.block.mesh.parts(axes);
+            let parts = self.o.mesh.parts(axes);
             if n % parts != 0 {
                 let text = format!("the mesh cuts a dimension of {n} of `{name}` ({ty}) into {parts} parts");
                 return Err(WorkloadError::Combination(text));
@@ -90,7 +103,7 @@ impl Step<'_> {
         if let Some(to) = to {
             attrs.set("tf.aliasing_output", Attr::Int(to as i64, Type::Scalar(DType::I32)));
         }
-        if let Some(text) = self.block.mesh.sharding(cut) {
+        if let Some(text) = self.o.mesh.sharding(cut) {
             attrs.set("sdy.sharding", Attr::Opaque(text));
         }
         Ok(f.param_with(name, ty, attrs))
@@ -196,7 +209,8 @@ impl Step<'_> {
         (means, loss)
     }
 
-    /// As [`Self::gradients`], with layers in the stages of a pipeline: every place of that axis has its layers and a part of the rest.
+    /// As [`Self::gradients`], with layers in the stages of a pipeline: every place of that axis has its layers and a part of the rest,
+    /// and every copy of the model its part of the batch.
     fn staged(
         &self,
         f: F<'_, '_>,
@@ -207,14 +221,15 @@ impl Step<'_> {
         let (mesh, none) = (self.o.mesh, TensorType::new([], DType::F32));
         let cuts: Vec<Cut> = self.stored().map(|(_, _, cut, _)| cut).collect();
         let of_tokens: Cut = vec![ROWS.to_vec(), Vec::new()];
-        let mut operands = Pipeline::places(self.o, f);
+        let layers = self.stages.last().map_or(0, |s| s.layers);
+        let mut operands = Pipeline::places(self.o, layers, f);
         let own = operands.len();
         operands.extend(weights.iter().copied().zip(cuts.iter().cloned()));
         operands.extend([tokens, targets].map(|x| (x, of_tokens.clone())));
         let summed = weights.iter().map(|w| TensorType::new(f.dims(*w), self.block.gradient));
-        let mut results: Vec<(TensorType, Cut)> = summed.zip(cuts).collect();
+        let mut results: Vec<(TensorType, Cut)> = summed.zip(cuts.iter().cloned()).collect();
         results.push((none.clone(), Vec::new()));
-        let mut done = mesh.manual(f, Axis::Pipeline, &operands, &results, |f, args| {
+        let mut done = mesh.manual(f, PLACES, &operands, &results, |f, args| {
             let (places, args) = args.split_at(own.min(args.len()));
             let [weights @ .., tokens, targets] = args else { return Vec::new() };
             let place = Place::of(f, places);
@@ -224,12 +239,15 @@ impl Step<'_> {
             let (mut all, loss) = self.gradients(f, stacks, &outer, (*tokens, *targets), Some(&place));
             f.name("pipeline/sum");
             // Summed over the other axes first, of which each device keeps its part.
-            let outer = all.split_off(stacked.min(all.len()));
-            for (x, w) in outer.into_iter().zip(&self.model) {
-                let x = self.held(f, x, &w.cut);
-                all.push(mesh.all_reduce(f, Axis::Pipeline, x));
+            for (x, cut) in all.iter_mut().zip(&cuts) {
+                if cut.iter().flatten().any(|a| *a == Axis::Pipeline) {
+                    *x = mesh.all_reduce(f, &[Axis::Data], *x);
+                } else {
+                    let own = self.held(f, *x, cut);
+                    *x = mesh.all_reduce(f, PLACES, own);
+                }
             }
-            all.push(mesh.all_reduce(f, Axis::Pipeline, loss));
+            all.push(mesh.all_reduce(f, PLACES, loss));
             all
         });
         let loss = done.pop();
@@ -269,34 +287,35 @@ impl Step<'_> {
             let positions = context::positions(f, &b.mesh, b.seq, m.rotated() / 2);
             math::rope_tables(f, positions, m.rotated(), base)
         });
-        let mut grads = Named::default();
-        let (dx, stacked, loss) = match (place, self.stages.first()) {
-            (Some(place), Some(stage)) => {
-                let p = Pipeline::new(self.o, stage);
-                let (x, kept) = p.forward(f, place, stacks, tables, x);
-                let targets = p.as_they_come(f, targets);
-                let (dx, loss) = self.loss(f, outer, &mut grads, x, targets);
-                let (dx, stacked) = p.backward(f, place, stacks, tables, (&kept, dx));
-                (dx, stacked, loss)
-            }
-            _ => {
-                let (mut x, mut rest, mut passed) = (x, stacks, Vec::new());
-                for stage in &self.stages {
-                    let (own, after) = rest.split_at(stage.weights.len().min(rest.len()));
-                    let (y, kept) = stage.forward(f, own, tables, x);
-                    passed.push((stage, own, kept));
-                    (x, rest) = (y, after);
-                }
-                let (mut dx, loss) = self.loss(f, outer, &mut grads, x, targets);
-                let mut stacked = Vec::new();
-                for (stage, own, kept) in passed.iter().rev() {
-                    let (d, of) = stage.backward(f, own, tables, kept, dx);
-                    stacked = [of, stacked].concat();
-                    dx = d;
-                }
-                (dx, stacked, loss)
-            }
+        // The last layers that are alike are those in a pipeline.
+        let (before, flow) = match (place, self.stages.split_last()) {
+            (Some(place), Some((last, before))) => (before, Some((place, Pipeline::new(&self.one, self.o.mesh, last)))),
+            _ => (self.stages.as_slice(), None),
         };
+        let around = Around { tables, first: None };
+        let (mut x, mut rest, mut passed) = (x, stacks, Vec::new());
+        for stage in before {
+            let (own, after) = rest.split_at(stage.weights.len().min(rest.len()));
+            let (y, kept) = stage.forward(f, own, around, x);
+            passed.push((stage, own, kept));
+            (x, rest) = (y, after);
+        }
+        let (mut targets, mut flown) = (targets, Vec::new());
+        if let Some((place, p)) = &flow {
+            (x, flown) = p.forward(f, place, rest, tables, x);
+            targets = p.as_they_come(f, targets);
+        }
+        let mut grads = Named::default();
+        let (mut dx, loss) = self.loss(f, outer, &mut grads, x, targets);
+        let mut stacked = Vec::new();
+        if let Some((place, p)) = &flow {
+            (dx, stacked) = p.backward(f, place, rest, tables, (&flown, dx));
+        }
+        for (stage, own, kept) in passed.iter().rev() {
+            let (d, of) = stage.backward(f, own, around, kept, dx);
+            stacked = [of, stacked].concat();
+            dx = d;
+        }
         f.name("embedding/gradient");
         self.embedding_gradient(f, &mut grads, tokens, dx);
         let outer = grads.in_order(f, self.model.iter().map(|w| w.name));
@@ -336,7 +355,8 @@ impl Step<'_> {
         let right = f.reduce(ReduceKind::Sum, right, &[2]);
         let each = f.binary(Opcode::Subtract, log_sum, right);
         let total = f.reduce(ReduceKind::Sum, each, &[0, 1]);
-        let share = 1.0 / (b.batch * b.mesh.pipeline * b.seq) as f64;
+        let rows = if b.mesh.pipeline > 1 { self.o.batch } else { b.batch };
+        let share = 1.0 / (rows * b.seq) as f64;
         let loss = f.binary_scalar(Opcode::Multiply, total, share);
 
         f.name("loss/gradient");
