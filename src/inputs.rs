@@ -21,12 +21,17 @@ pub struct InputArgs {
     /// An .npy file for the next parameter, or for the one called NAME; without any, all inputs are random
     #[arg(long = "input", value_name = "[NAME=]FILE", help_heading = "Inputs and outputs")]
     inputs: Vec<String>,
-    /// Seed of the random inputs
+    /// Seed of what is random: inputs, and clocks with --jitter
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Inputs and outputs")]
     seed: u64,
 }
 
 impl InputArgs {
+    /// The seed of what is random.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// Whether files are given.
     pub fn given(&self) -> bool {
         !self.inputs.is_empty()

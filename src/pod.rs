@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use tpusim_driver::PodExecutable;
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::program::Program;
 use tpusim_isa::topology::{ChipId, DeviceId, Direction, Topology};
 use tpusim_sim::network::Cluster;
-use tpusim_sim::pod::{PodOptions, PodProfile};
+use tpusim_sim::pod::{PodOptions, PodProfile, Watch};
 use tpusim_traces::pod::PodReport;
 use tpusim_traces::{figure, perfetto};
 
@@ -40,6 +42,9 @@ pub struct PodArgs {
     /// A chip that runs at a share of its clock, as chip:CHIP=SHARE, e.g. chip:5=0.9 (repeatable)
     #[arg(long, value_name = "CHIP", value_parser = slow, help_heading = "Pod")]
     slow: Vec<(u32, f64)>,
+    /// Slow every chip by a random part of this share of its clock, e.g. 0.02; --seed gives other ones
+    #[arg(long, value_name = "SHARE", value_parser = jitter, help_heading = "Pod")]
+    jitter: Option<f64>,
     /// Draw how busy each link was (.svg or .png, with a .csv beside it)
     #[arg(long, value_name = "FILE", help_heading = "Pod")]
     links: Option<PathBuf>,
@@ -55,6 +60,11 @@ fn link(text: &str) -> Result<(u32, Direction), String> {
         Some((chip.parse().ok()?, direction))
     };
     parse().ok_or_else(|| "expected link:CHIP:DIRECTION with a direction x+, x-, y+, y-, z+ or z-".to_owned())
+}
+
+fn jitter(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|s| (0.0..1.0).contains(s));
+    share.ok_or_else(|| "expected a share of the clock, from 0 to below 1, e.g. 0.02".to_owned())
 }
 
 fn slow(text: &str) -> Result<(u32, f64), String> {
@@ -96,14 +106,24 @@ impl PodArgs {
         self.topology.as_deref()?.split_once(':').map(|(chip, _)| chip)
     }
 
-    fn options(&self, engine: &EngineArgs, report: &ReportArgs) -> PodOptions {
+    fn options(&self, engine: &EngineArgs, report: &ReportArgs, (cluster, seed): (&Cluster, u64)) -> PodOptions {
         let run = engine.options(report);
         PodOptions {
-            fold: run.fold,
+            fold: engine.folds_chips(),
             failed: self.fail.iter().map(|(c, d)| (ChipId(*c), *d)).collect(),
-            slow: self.slow.iter().map(|(c, s)| (ChipId(*c), *s)).collect(),
+            slow: self.slowed(cluster, seed),
+            watch: Some(Watch::default()),
             run,
         }
+    }
+
+    /// Chips that run at a share of their clock: those that are named at theirs, the others at random ones if there is jitter.
+    fn slowed(&self, cluster: &Cluster, seed: u64) -> Vec<(ChipId, f64)> {
+        let named = self.slow.iter().map(|(c, s)| (ChipId(*c), *s));
+        let Some(most) = self.jitter else { return named.collect() };
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let any = (0..cluster.chips()).map(|c| (ChipId(c), 1.0 - most * rng.random::<f64>()));
+        any.collect::<Vec<_>>().into_iter().chain(named).collect()
     }
 
     /// Checks that everything asked for can be written and is there.
@@ -168,8 +188,12 @@ impl PodArgs {
         if let Some(step) = step {
             step.check_memory(&pod, chip, cluster, &progress)?;
         }
-        progress.next("simulating");
-        let run = pod.run(engine.driver_mode(), &arrays, &self.options(engine, report))?;
+        let options = self.options(engine, report, (cluster, inputs.seed()));
+        match &options.watch {
+            Some(watch) => progress.next_watched("simulating", watch),
+            None => progress.next("simulating"),
+        }
+        let run = pod.run(engine.driver_mode(), &arrays, &options)?;
         let mut notes = String::new();
         if check {
             progress.next("evaluating the reference");

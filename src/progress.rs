@@ -1,9 +1,11 @@
 //! What is going on, on stderr, if someone is watching and it takes a moment.
 
+use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use tpusim_sim::pod::Watch;
 
 /// A line that says what is being done; gone when dropped.
 pub struct Progress(Option<ProgressBar>);
@@ -46,9 +48,26 @@ impl Progress {
         }
     }
 
+    /// Goes on to `message`, of which `watch` says how much is done.
+    pub fn next_watched(&self, message: &str, watch: &Watch) {
+        let Some(bar) = &self.0 else { return };
+        let watch = watch.clone();
+        let share = move |_: &ProgressState, out: &mut dyn Write| {
+            // A bar that cannot be written is not worth a word.
+            let _ = write!(out, "{:.0} %", 100.0 * watch.share());
+        };
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {share} ({elapsed})") {
+            bar.set_style(style.with_key("share", share));
+        }
+        bar.set_message(message.to_owned());
+    }
+
     /// Goes on to `message`.
     pub fn next(&self, message: &str) {
         if let Some(bar) = &self.0 {
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
+                bar.set_style(style);
+            }
             bar.set_message(message.to_owned());
         }
     }

@@ -46,9 +46,12 @@ pub struct EngineArgs {
     /// What to compute [default: execute; for a model time, as its data would not fit a host]
     #[arg(long, value_enum, help_heading = "Engine")]
     mode: Option<ModeArg>,
-    /// Simulate every iteration of every loop instead of jumping over repeating ones
+    /// Simulate every chip of a pod instead of one of each kind; the result is the same
     #[arg(long, help_heading = "Engine")]
     no_fold: bool,
+    /// Simulate every iteration of every loop instead of jumping over repeating ones; the result is the same
+    #[arg(long, help_heading = "Engine")]
+    no_fold_loops: bool,
     /// Fill uninitialised memory and registers with NaN, to find reads of what was never written
     #[arg(long, help_heading = "Engine")]
     poison: bool,
@@ -149,11 +152,16 @@ impl EngineArgs {
         TripCounts { all, by_name }
     }
 
+    /// Whether one chip of a pod may stand for others.
+    pub fn folds_chips(&self) -> bool {
+        !self.no_fold
+    }
+
     /// The engine's options; spans are recorded only for a trace.
     pub fn options(&self, report: &ReportArgs) -> RunOptions {
         let all = std::thread::available_parallelism().map_or(1, |n| n.get());
         RunOptions {
-            fold: !self.no_fold,
+            fold: !self.no_fold_loops,
             poison: self.poison,
             dma_late: self.dma == DmaArg::Late,
             trace_spans: if report.trace.is_some() { TRACE_SPANS } else { 0 },

@@ -360,7 +360,7 @@ fn switches_keep_results_and_overrides_change_time() {
         (report["cycles"].as_u64().unwrap(), fs::read(dir.path("out/out0.npy")).unwrap())
     };
     let plain = cycles(&[]);
-    for switch in [&["--no-fold"][..], &["--poison"], &["--dma", "late"], &["--threads", "1"]] {
+    for switch in [&["--no-fold-loops"][..], &["--no-fold"], &["--poison"], &["--dma", "late"], &["--threads", "1"]] {
         assert_eq!(cycles(switch), plain, "{switch:?}");
     }
     let one_core = cycles(&["--set", "tensorcores_per_device=1"]);
@@ -583,6 +583,26 @@ fn models_are_timed_on_more_and_more_chips() {
     assert_eq!(column(&strong, "batch"), [16, 16, 16]);
     assert_eq!(strong[2]["mesh"].as_str(), Some("data=4,fsdp=2"));
     dir.fails(2, &["scale", "matmul", "--chips", "2..4"], &["takes the name of a model"]);
+}
+
+// Clocks that differ cost time, the same for the same seed, and a run of every chip takes as long as one of each kind.
+#[test]
+fn chips_differ_by_jitter() {
+    let dir = Dir::new();
+    let time = |extra: &[&str]| {
+        let base =
+            ["run", "qwen3-0.6b", "--chip", "v5p", "--chips", "8", "--batch", "8", "--seq", "256", "--json", "-"];
+        let report: serde_json::Value = serde_json::from_str(&dir.ok(&[base.as_slice(), extra].concat())).unwrap();
+        (report["time_s"].as_f64().unwrap(), report["simulated"].as_u64().unwrap())
+    };
+    let (plain, one) = time(&[]);
+    assert_eq!(time(&["--no-fold"]), (plain, 8));
+    assert!(one < 8);
+    let (slow, all) = time(&["--jitter", "0.05"]);
+    assert!(slow > plain && slow < plain / 0.95 * 1.01 && all == 8, "{plain} {slow}");
+    assert_eq!(time(&["--jitter", "0.05"]), (slow, 8));
+    assert_ne!(time(&["--jitter", "0.05", "--seed", "1"]).0, slow);
+    dir.fails(2, &["run", "qwen3-0.6b", "--chips", "8", "--jitter", "1.5"], &["--jitter", "0.02"]);
 }
 
 // Oracle: the files that are asked for, and that chips that are not there are refused.

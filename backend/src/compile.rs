@@ -1,17 +1,21 @@
 //! From a verified module to a program for one device.
 
+use std::collections::BTreeSet;
+
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::placement::Placement;
-use tpusim_isa::program::Program;
+use tpusim_isa::program::{Program, Resident};
 
 use crate::generate::{Generator, Scope};
-use crate::graph::{Fused, Graph, GraphOptions, LowerError, NodeOp, Special, from_module_with, place};
+use crate::graph::{Fused, Graph, GraphOptions, LowerError, NodeId, NodeOp, Special, from_module_with, place};
 use crate::hlo::{Module, Verified};
 use crate::lower::emit::EmitError;
 use crate::tile::donate::donate;
 use crate::tile::fuse::{MAX_NODES, Options, Plan, plan, plan_with};
 use crate::tile::kernel::Kernel;
 use crate::tile::memory;
+use crate::tile::resident::residents;
+use crate::tile::reuse::reuse;
 
 /// Why a program could not be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +40,7 @@ pub enum CompileError {
         needed: u64,
         /// Usable bytes of the device.
         available: u64,
-        /// The largest arrays, for people.
+        /// The largest arrays at that moment, for people.
         largest: String,
     },
 }
@@ -116,12 +120,16 @@ fn attempts(
         }
         let mut plan = plan_with(&graph, options);
         donate(&graph, &mut plan);
+        if let Some(least) = options.reuse {
+            let donors: BTreeSet<NodeId> = plan.donors.keys().copied().collect();
+            reuse(&graph, &mut plan, &|n| graph.outputs.contains(&n) || donors.contains(&n), least);
+        }
         let (program, kernels) = generate(&graph, &plan, chip, available)?;
         Ok(Compiled { graph, plan, kernels, program })
     };
     // What does not fit is tried again with less on its way between devices.
     let hbm = *chip.hbm.usable_bytes_device;
-    let mut options = Options { in_flight: hbm / 64, ..Options::default() };
+    let mut options = Options { in_flight: hbm / 64, reuse: Some(hbm / 1024), ..Options::default() };
     let mut attention = Fused::On(chip);
     let mut first = attempt_in(available, pad, attention, options);
     for (pipeline, in_flight) in [(true, hbm / 256), (false, hbm / 256)] {
@@ -135,6 +143,10 @@ fn attempts(
         first = attempt_in(available, pad, attention, options);
     }
     let attempt = |pad, attention, options| attempt_in(available, pad, attention, options);
+    if let Err(CompileError::Kernel { .. }) = first {
+        options.reuse = None;
+        first = attempt_in(available, pad, attention, options);
+    }
     let Err(CompileError::Kernel { name, .. }) = &first else { return first };
     if name.starts_with("attention") {
         attention = Fused::Never;
@@ -184,10 +196,12 @@ pub fn compile_graph(g: &Graph, chip: &ChipSpec) -> Result<Program, CompileError
 
 fn generate(g: &Graph, plan: &Plan, chip: &ChipSpec, available: u64) -> Result<(Program, Vec<Kernel>), CompileError> {
     let mem = memory::plan(g, plan);
+    let residents = residents(g, plan, &mem);
     if mem.peak > available {
-        return Err(CompileError::Hbm { needed: mem.peak, available, largest: largest(g, &mem) });
+        return Err(CompileError::Hbm { needed: mem.peak, available, largest: largest(&residents) });
     }
     let mut p = Program { name: g.name.clone(), chip: chip.name.clone(), ..Program::default() };
+    p.residents = residents;
     p.buffers = mem.buffers;
     p.hbm_peak_bytes = mem.peak;
     let mut generator = Generator::new(chip, p);
@@ -203,25 +217,11 @@ fn generate(g: &Graph, plan: &Plan, chip: &ChipSpec, available: u64) -> Result<(
     Ok((program, kernels))
 }
 
-fn largest(g: &Graph, mem: &memory::MemoryPlan) -> String {
-    let mut all: Vec<(u64, String)> = g
-        .nodes
-        .iter()
-        .zip(&mem.address)
-        .filter(|(_, a)| a.is_some())
-        .map(|(n, _)| {
-            (
-                n.bytes(),
-                format!(
-                    "{}[{}] {}",
-                    n.dtype,
-                    n.dims.iter().map(u64::to_string).collect::<Vec<_>>().join(","),
-                    n.source
-                ),
-            )
-        })
-        .collect();
-    all.sort_by(|a, b| b.cmp(a));
-    let list: Vec<String> = all.iter().take(4).map(|(b, n)| format!("{} {}", mib(*b), n.trim_end())).collect();
-    format!("the largest arrays are {}", list.join("; "))
+fn largest(all: &[Resident]) -> String {
+    let one = |r: &Resident| {
+        let of = [&r.array, &r.name, &r.source].map(String::as_str).join(" ");
+        format!("{} {}", mib(r.bytes), of.trim())
+    };
+    let list: Vec<String> = all.iter().take(4).map(one).collect();
+    format!("the largest arrays at that moment are {}", list.join("; "))
 }

@@ -30,6 +30,7 @@
 mod layout;
 mod pod;
 mod sim;
+mod traffic;
 
 use tpusim_backend::compile::CompileError;
 use tpusim_backend::hlo::{Module, TensorType, Verified};
@@ -41,6 +42,7 @@ use tpusim_sim::profile::Profile;
 pub use layout::{assign, placement};
 pub use pod::{PodExecutable, PodExecution};
 pub use sim::{Mode, SimDriver, SimExecutable};
+pub use traffic::AxisUse;
 
 /// A device that programs run on.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use tpusim_sim::pod::{PodOptions, PodProfile, execute, time};
 
 use crate::layout::{assign, place, placement};
 use crate::sim::{signature, validate};
+use crate::traffic::traffic;
 use crate::{DriverError, Mode};
 
 /// A program ready to run on a pod.
@@ -58,8 +59,7 @@ impl PodExecutable {
         let (inputs, outputs) = signature(module)?;
         let partitioned = partition(module).map_err(|e| DriverError::Partition(e.to_string()))?;
         let axes = partitioned.mesh.whole_axes();
-        let sizes: Vec<u64> = axes.iter().map(|a| a.1).collect();
-        let devices = assign(cluster, &sizes).ok_or_else(|| DriverError::Mesh {
+        let devices = assign(cluster, &traffic(&partitioned.module, &axes)).ok_or_else(|| DriverError::Mesh {
             mesh: match axes.len() {
                 0 => "none: nothing in it is sharded".to_owned(),
                 _ => axes.iter().map(|(n, s)| format!("{n}={s}")).collect::<Vec<_>>().join(","),

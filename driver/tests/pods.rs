@@ -126,6 +126,29 @@ fn all_reduce() {
     }
 }
 
+// Even places of a ring before odd ones, as where two axes of a mesh share one of the torus.
+#[test]
+fn interleaved_places() {
+    let groups = "dense<[[0, 2, 4, 6, 1, 3, 5, 7]]> : tensor<1x8xi64>";
+    for rows in [1, 256] {
+        let (small, large) = (format!("{rows}x16xf32"), format!("{}x16xf32", 8 * rows));
+        let [small, large] = [small, large].map(|t| format!("tensor<{t}>"));
+        let add = region("add", "f32");
+        let gather = format!(
+            "    %0 = \"stablehlo.all_gather\"(%arg0) <{{all_gather_dim = 0 : i64, replica_groups = {groups}, {CHANNEL}}}> : ({small}) -> {large}\n"
+        );
+        let scatter = format!(
+            "    %1 = \"stablehlo.reduce_scatter\"(%0) <{{scatter_dimension = 0 : i64, replica_groups = {groups}, {CHANNEL}}}> {add} : ({large}) -> {small}\n"
+        );
+        let sum = format!(
+            "    %2 = \"stablehlo.all_reduce\"(%arg0) <{{replica_groups = {groups}, {CHANNEL}}}> {add} : ({small}) -> {small}\n"
+        );
+        let body = format!("{gather}{scatter}{sum}    return %0, %1, %2 : {large}, {small}, {small}");
+        let results = format!("{large}, {small}, {small}");
+        check_on(&module(&body, &format!("%arg0: {small}"), &results), 8, &[("v5p", "8x1x1", 1, true)]);
+    }
+}
+
 #[test]
 fn reduce_scatter() {
     for (groups, n) in [(ALL, 8), (PAIRS, 2), (FOURS, 4)] {

@@ -260,6 +260,21 @@ pub struct Buffer {
     pub live: (u32, u32),
 }
 
+/// An array that lies in HBM at the worst moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resident {
+    /// Length.
+    pub bytes: u64,
+    /// Type and sizes, e.g. `f32[8,2048]`; empty for memory that a transfer works in.
+    pub array: String,
+    /// What it is: `parameter 3`, `result 0`, or the operation that makes it, e.g. `while/dot_general`.
+    pub name: String,
+    /// Name of the source's operation, empty if unknown.
+    pub source: String,
+    /// `file:line`, empty if unknown.
+    pub location: String,
+}
+
 /// A program for one device: every TensorCore of it runs the same code, told apart by `s1`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Program {
@@ -287,6 +302,8 @@ pub struct Program {
     pub transfers: Vec<TransferInfo>,
     /// HBM plan.
     pub buffers: Vec<Buffer>,
+    /// The largest of what lies in HBM at the worst moment, largest first.
+    pub residents: Vec<Resident>,
     /// Bytes of HBM in use at the worst moment.
     pub hbm_peak_bytes: u64,
     /// Bytes of VMEM in use at the worst moment, per core.

@@ -9,7 +9,8 @@ use crate::num::{DType, Format};
 use crate::op::{Field, Instr, MAX_FIELDS, Op};
 use crate::pod::{Groups, Peer, SendDesc, SendDim, Table, TransferInfo};
 use crate::program::{
-    Addr, Buffer, BufferKind, Bundle, DmaDesc, DmaDim, DmaDir, FlowInfo, FlowKind, Node, OnChip, OpInfo, Program, SReg,
+    Addr, Buffer, BufferKind, Bundle, DmaDesc, DmaDim, DmaDir, FlowInfo, FlowKind, Node, OnChip, OpInfo, Program,
+    Resident, SReg,
 };
 
 /// Any operand of a kind: mostly what a chip has, sometimes any bits.
@@ -123,6 +124,17 @@ fn arb_flow() -> impl Strategy<Value = FlowInfo> {
     (text, text, kind).prop_map(|(name, location, kind)| FlowInfo { name, location, kind })
 }
 
+fn arb_resident() -> impl Strategy<Value = Resident> {
+    let text = ".{0,12}";
+    (any::<u64>(), text, text, text, text).prop_map(|(bytes, array, name, source, location)| Resident {
+        bytes,
+        array,
+        name,
+        source,
+        location,
+    })
+}
+
 fn arb_data() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![vec(any::<u8>(), 0..70), (0usize..40).prop_map(|n| std::vec![0; n])];
     vec(piece, 0..5).prop_map(|pieces| pieces.concat())
@@ -190,7 +202,7 @@ pub fn arb_program() -> impl Strategy<Value = Program> {
         vec(arb_node(), 0..6),
         vec(arb_desc(), 0..4),
         (vec(arb_info(), 0..4), vec(arb_flow(), 0..4)),
-        vec(arb_buffer(), 0..4),
+        (vec(arb_buffer(), 0..4), vec(arb_resident(), 0..4)),
         (
             vec(arb_groups(), 0..3),
             vec(arb_peer(), 0..3),
@@ -199,7 +211,8 @@ pub fn arb_program() -> impl Strategy<Value = Program> {
             vec(arb_transfer(), 0..3),
         ),
     )
-        .prop_map(|((name, chip, (hbm_peak_bytes, vmem_peak_bytes)), body, descs, (ops, flows), buffers, pods)| {
+        .prop_map(|((name, chip, (hbm_peak_bytes, vmem_peak_bytes)), body, descs, (ops, flows), memory, pods)| {
+            let (buffers, residents) = memory;
             let (groups, peers, tables, sends, transfers) = pods;
             Program {
                 name,
@@ -214,6 +227,7 @@ pub fn arb_program() -> impl Strategy<Value = Program> {
                 sends,
                 transfers,
                 buffers,
+                residents,
                 hbm_peak_bytes,
                 vmem_peak_bytes,
             }

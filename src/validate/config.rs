@@ -93,7 +93,7 @@ pub fn case(row: &Row, origin: &Row) -> Result<Case, String> {
     options.batch = batch(&config, i64::from(cluster.devices()), seq)?;
     options.microbatches = config.whole(&["grad_accum", "gradient_accumulation_steps"]).unwrap_or(1);
     if options.mesh.pipeline > 1 {
-        pipeline(&config, &model, &mut options, &mut notes);
+        pipeline(&config, &model, &mut options)?;
     }
     check_batch(&options.mesh, options.batch).map_err(|e| e.to_string())?;
     options.remat = remat(&config, &mut notes)?;
@@ -110,22 +110,17 @@ pub fn case(row: &Row, origin: &Row) -> Result<Case, String> {
     let (needed, has) = (least_bytes(&module, &case), *case.chip.hbm.usable_bytes_device);
     if needed > has {
         let (needed, has) = (memory(needed), memory(has));
-        return Err(format!("its weights need {needed} of HBM on each device in two bytes each, of {has}"));
+        return Err(format!("weights and optimizer state would need {needed} of HBM on each device, of {has}"));
     }
     Ok(case)
 }
 
-/// Bytes of HBM that weights take on each device at least: two for each of them, over the devices that share a copy.
+/// Bytes of HBM that weights and moments take on each device at least, over the devices that share a copy of the model.
 fn least_bytes(module: &Module, case: &Case) -> u64 {
     let Some(main) = module.func("main") else { return 0 };
-    let weights = main.params.iter().filter(|p| {
-        let name = module.locs.name(p.loc).unwrap_or_default();
-        main.ty(p.value).tensor().is_some_and(|t| t.dtype.is_float())
-            && !["m/", "v/"].iter().any(|m| name.starts_with(m))
-    });
-    let elements = weights.filter_map(|p| main.ty(p.value).tensor()?.elements()).fold(0, u64::saturating_add);
-    let sharing = u64::from(case.cluster.devices()) / case.options.mesh.data.max(1) as u64;
-    elements.saturating_mul(2) / sharing.max(1)
+    let held = main.params.iter().filter_map(|p| main.ty(p.value).tensor()?.bytes()).fold(0, u64::saturating_add);
+    let copies = case.options.mesh.data.max(1) as u64;
+    held / (u64::from(case.cluster.devices()) / copies).max(1)
 }
 
 /// The name of a chip here.
@@ -214,15 +209,17 @@ fn custom(c: &Config<'_>, notes: &mut Vec<String>) -> Option<Model> {
     Some(Model { name: "custom", d, dim, heads, kv_heads, layers, ff, vocab, experts, ..*base })
 }
 
-/// How a batch goes through a pipeline.
-fn pipeline(c: &Config<'_>, model: &Model, o: &mut Options, notes: &mut Vec<String>) {
+/// How a batch goes through a pipeline. All flags of MaxText are known where some are; its defaults are a microbatch and a layer a stage.
+fn pipeline(c: &Config<'_>, model: &Model, o: &mut Options) -> Result<(), String> {
     let stages = o.mesh.pipeline;
-    let (parts, layers) = (["num_pipeline_microbatches"], ["num_layers_per_pipeline_stage"]);
-    if c.whole(&parts).or(c.whole(&layers)).is_none() {
-        notes.push(format!("{stages} microbatches and rounds of a layer a stage assumed, MaxText's defaults"));
-    }
-    o.microbatches = c.whole(&parts).filter(|n| *n > 0).unwrap_or(stages);
-    o.repeats = model.layers / (stages * c.whole(&layers).unwrap_or(1)).max(1);
+    let flags = c.0.get("maxtext_args").is_some();
+    let stated = |key: &str, default: i64| {
+        let found = c.whole(&[key]).filter(|n| *n > 0).or(flags.then_some(default));
+        found.ok_or_else(|| format!("{key} is not stated"))
+    };
+    o.microbatches = stated("num_pipeline_microbatches", stages)?;
+    o.repeats = model.layers / (stages * stated("num_layers_per_pipeline_stage", 1)?).max(1);
+    Ok(())
 }
 
 fn cluster(chip: &ChipSpec, row: &Row) -> Result<Cluster, String> {

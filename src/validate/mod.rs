@@ -229,9 +229,17 @@ mod tests {
         };
         let long = "iw-llama3.1-70b-256c-s131072-bf16-gbs64-34.02-step";
         assert_eq!(mesh(long), Ok(("fsdp=64,context=8".into(), 1, 1)));
-        assert_eq!(mesh("tr-moe10T-pp8dp2"), Ok(("data=2,pipeline=8,expert=64,tensor=4".into(), 8, 16)));
-        // Ten trillion weights on 256 chips of 32 GB.
-        assert!(mesh("tr-moe10T-1pod").is_err_and(|e| e.contains("in two bytes each")));
+        assert!(mesh("tr-moe10T-16pod").is_err_and(|e| e.contains("num_pipeline_microbatches is not stated")));
+        let stated = serde_json::json!({"num_pipeline_microbatches": 16, "num_layers_per_pipeline_stage": 1});
+        let with = |id: &str| {
+            let mut row = all.iter().find(|r| r.id == id).unwrap().clone();
+            let both = row.config.as_object_mut().unwrap();
+            both.extend(stated.as_object().unwrap().clone());
+            config::case(&row, &row).map(|c| (c.options.mesh.to_string(), c.options.microbatches, c.options.repeats))
+        };
+        assert_eq!(with("tr-moe10T-16pod"), Ok(("pipeline=16,expert=64,tensor=4".into(), 16, 8)));
+        // Ten trillion weights of twelve bytes on 2048 chips of 32 GB for each copy.
+        assert!(with("tr-moe10T-pp8dp2").is_err_and(|e| e.contains("weights and optimizer state would need 56.")));
         let known = all.iter().filter(|r| r.origin(&all).is_some_and(|o| config::case(r, o).is_ok())).count();
         assert!(known > 60, "{known}");
     }

@@ -5,6 +5,7 @@
 //!
 //! - [`report`]: totals, what bounds each operation, and what to do about it, as JSON and as text;
 //! - [`pod`]: the report of a run on a pod;
+//! - [`held`]: what fills HBM;
 //! - [`training`]: what a training step reaches, in the words of those who train models;
 //! - [`serving`]: the same of a step of serving;
 //! - [`routing`]: what experts get of the tokens;
@@ -30,6 +31,7 @@
 
 pub mod atomic;
 pub mod figure;
+pub mod held;
 pub mod npy;
 pub mod perfetto;
 pub mod pod;

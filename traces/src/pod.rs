@@ -14,6 +14,7 @@ use tpusim_sim::network::{Cluster, Port};
 use tpusim_sim::pod::PodProfile;
 use tpusim_sim::pod::profile::DeviceProfile;
 
+use crate::held::{self, HeldArrays};
 use crate::report::clip;
 use crate::routing::Experts;
 use crate::serving::{Serving, ServingReport};
@@ -112,6 +113,8 @@ pub struct PodReport {
     pub hbm_temporaries_bytes: u64,
     /// Bytes of HBM of one device that programs may use.
     pub hbm_capacity_bytes: u64,
+    /// The largest arrays in HBM at that moment, largest first.
+    pub hbm_at_peak: Vec<HeldArrays>,
     /// Messages times the links they crossed.
     pub messages: u64,
     /// What the step reaches, if it trains a model.
@@ -186,6 +189,7 @@ impl PodReport {
             hbm_constants_bytes,
             hbm_temporaries_bytes: program.hbm_peak_bytes.saturating_sub(hbm_arguments_bytes + hbm_constants_bytes),
             hbm_capacity_bytes: *chip.hbm.usable_bytes_device,
+            hbm_at_peak: HeldArrays::of(program),
             messages: p.messages,
             training: None,
             serving: None,
@@ -333,6 +337,7 @@ impl PodReport {
             });
             out.push_str(&table(["transfer", "runs", "result", "time", "exposed", "axes"], rows));
         }
+        out.push_str(&held::text(&self.hbm_at_peak, self.hbm_peak_bytes, self.hbm_capacity_bytes));
         out.push('\n');
         out.push_str(&self.advice());
         out
@@ -394,7 +399,7 @@ fn lasting(program: &Program) -> (u64, u64) {
     (bytes, constants)
 }
 
-fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+pub(crate) fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
     let mut t = Table::new();
     t.load_style(NOTHING.header_separator(LineStyle::none().fill('-')));
     t.set_header(head);

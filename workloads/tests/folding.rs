@@ -7,11 +7,11 @@ use tpusim_sim::network::Cluster;
 use tpusim_sim::pod::PodOptions;
 use tpusim_workloads::llm::{Mesh, Model, Options, train_step};
 
-// Oracle: every device run by itself, to the picosecond, whatever the threads; a link that fails costs time.
+// Oracle: every device and every layer run by itself, to the picosecond, whatever the threads; a link that fails costs time.
 #[test]
 fn folded_steps_take_the_time_of_unfolded_ones() {
     let model = Model {
-        layers: 3,
+        layers: 9,
         d: 256,
         ff: 512,
         heads: 8,
@@ -33,12 +33,19 @@ fn folded_steps_take_the_time_of_unfolded_ones() {
         let mut ends = Vec::new();
         for failed in [Vec::new(), broken()] {
             let folded = time(PodOptions { failed: failed.clone(), ..PodOptions::default() });
-            let unfolded = time(PodOptions { fold: false, failed: failed.clone(), ..PodOptions::default() });
-            let mut alone = PodOptions { failed, ..PodOptions::default() };
-            alone.run.threads = 1;
-            assert_eq!(folded.end, unfolded.end, "{name}");
-            assert_eq!(folded.end, time(alone).end, "{name}");
+            let mut every = PodOptions { fold: false, failed, ..PodOptions::default() };
+            every.run.threads = 2;
+            let layers_folded = time(every.clone());
+            every.run.fold = false;
+            let unfolded = time(every);
             assert_eq!(unfolded.devices.len(), 64, "{name}");
+            // Totals and lists of runs, too.
+            assert_eq!(layers_folded, unfolded, "{name}");
+            assert_eq!(folded.end, unfolded.end, "{name}");
+            for d in &folded.devices {
+                let own = &unfolded.devices[d.device.0 as usize];
+                assert_eq!((&d.ops, &d.transfer_totals), (&own.ops, &own.transfer_totals), "{name}");
+            }
             ends.push((folded.end, folded.devices.len()));
         }
         assert!(ends[0].0 < ends[1].0, "{name}: {ends:?}");

@@ -165,6 +165,7 @@ fn experts_in_stages() {
     let routing = Routing::Capacity(8.0);
     let mesh = Mesh { pipeline: 2, fsdp: 2, expert: 2, ..Mesh::ONE };
     check(&small("mixtral-8x7b"), &Options { mesh, routing, batch: 8, ..LONG });
+    let mesh = Mesh { data: 2, pipeline: 2, expert: 2, ..Mesh::ONE };
     // A dense layer before the pipeline.
     let model = Model { layers: 5, ..small("deepseek-v3") };
     check(&model, &Options { mesh, routing, microbatches: 4, batch: 16, repeats: 2, ..LONG });

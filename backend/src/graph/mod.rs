@@ -8,6 +8,7 @@ mod attention;
 mod build;
 mod collective;
 mod expand;
+mod narrow;
 mod own;
 mod region;
 mod rings;

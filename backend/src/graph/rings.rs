@@ -17,19 +17,22 @@ pub struct Ring {
     pub level: Level,
     /// Whether the ends of the line are as near to each other as neighbours are.
     pub closed: bool,
+    /// Of every so many devices that follow one another along the network, one is the first of its kind: digits count all of the
+    /// first kind, then all of the second. A power of two, above 1 only on lines that close.
+    pub kinds: u64,
 }
 
 impl Ring {
     /// A group about which nothing more is known: everybody in order.
     pub fn whole(size: u64) -> Ring {
-        Ring { size, stride: 1, level: Level::Torus, closed: true }
+        Ring { size, stride: 1, level: Level::Torus, closed: true, kinds: 1 }
     }
 
     /// The digit of the device at place `r` round the ring. A line that does not close is walked there over every other device and
     /// back over those left out, so that no step is longer than two links and each link is taken once in each direction.
     pub fn digit(&self, r: u64) -> u64 {
         match (self.closed, r < self.size.div_ceil(2)) {
-            (true, _) => r,
+            (true, _) => r % self.kinds * (self.size / self.kinds) + r / self.kinds,
             (false, true) => 2 * r,
             (false, false) => 2 * (self.size - 1 - r) + 1,
         }
@@ -66,25 +69,45 @@ fn boxes(groups: &[Vec<u32>], placement: &Placement) -> Option<Vec<Ring>> {
     let mut out = Vec::new();
     for (size, stride, axis) in lines {
         let net: &NetworkAxis = placement.axes.get(axis)?;
-        let mut closed = true;
+        let mut coordinates: Vec<Vec<u32>> = Vec::new();
         for g in groups {
             for (p, &d) in g.iter().enumerate().filter(|(p, _)| p / stride % size == 0) {
-                let place = |k: usize| g.get(p + k * stride).and_then(|&e| Some((e, at(e)?.get(axis).copied()?)));
-                let mut longest = 0;
+                let mut line = vec![at(d)?.get(axis).copied()?];
                 for k in 1..size {
-                    let ((before, a), (here, b)) = (place(k - 1)?, place(k)?);
+                    let (before, here) = (*g.get(p + (k - 1) * stride)?, *g.get(p + k * stride)?);
                     if between(before, here)? != axis || between(d, here)? != axis {
                         return None;
                     }
-                    longest = longest.max(net.distance(a, b));
+                    line.push(at(here)?.get(axis).copied()?);
                 }
-                let ((_, a), (_, b)) = (place(0)?, place(size - 1)?);
-                closed &= net.distance(a, b) <= longest;
+                coordinates.push(line);
             }
         }
-        out.push(Ring { size: size as u64, stride: stride as u64, level: net.level, closed });
+        let (size, stride) = (size as u64, stride as u64);
+        let orders = (0..size.ilog2()).map(|k| 1 << k).filter(|kinds| size.is_multiple_of(*kinds));
+        let ring = |kinds| {
+            let plain = Ring { size, stride, level: net.level, closed: true, kinds };
+            let (longest, closing) = steps(&plain, net, &coordinates);
+            (longest, Ring { closed: closing <= longest, ..plain })
+        };
+        let best =
+            orders.map(ring).filter(|(_, r)| r.closed || r.kinds == 1).min_by_key(|(longest, r)| (*longest, r.kinds));
+        out.push(best?.1);
     }
     Some(out)
+}
+
+/// The longest step between neighbours round `ring` on any line, and the longest from the last to the first.
+fn steps(ring: &Ring, net: &NetworkAxis, lines: &[Vec<u32>]) -> (u32, u32) {
+    let (mut longest, mut closing) = (0, 0);
+    for line in lines {
+        let at = |r: u64| line.get(ring.digit(r) as usize).copied().unwrap_or(0);
+        for r in 1..ring.size {
+            longest = longest.max(net.distance(at(r - 1), at(r)));
+        }
+        closing = closing.max(net.distance(at(0), at(ring.size - 1)));
+    }
+    (longest, closing)
 }
 
 #[cfg(test)]
@@ -115,6 +138,17 @@ mod tests {
         assert_eq!(found(&[vec![0, 1, 4, 5]], &p), [(2, 1, true), (2, 2, true)]);
         assert_eq!(found(&[vec![0, 1, 2, 4, 5, 6]], &p), [(3, 1, false), (2, 3, true)]);
         assert_eq!(found(&[(0..8).collect()], &torus(8, 1, false)), [(8, 1, false)]);
+    }
+
+    // Oracle: coordinates written out. Even places first, then odd ones, is a ring of neighbours.
+    #[test]
+    fn interleaved_lines_are_put_in_order() {
+        let p = torus(8, 1, true);
+        let whole = rings(&[vec![0, 2, 4, 6, 1, 3, 5, 7]], Some(&p));
+        assert_eq!(whole, [Ring { kinds: 2, ..Ring::whole(8) }]);
+        let walk: Vec<u64> = (0..8).map(|r| whole[0].digit(r)).collect();
+        assert_eq!(walk, [0, 4, 1, 5, 2, 6, 3, 7]);
+        assert_eq!(rings(&[vec![0, 2, 4, 6], vec![1, 3, 5, 7]], Some(&p)), [Ring::whole(4)]);
     }
 
     #[test]

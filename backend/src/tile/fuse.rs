@@ -13,8 +13,10 @@
 mod build;
 mod dynamic;
 mod join;
+mod options;
 
 pub use dynamic::Decision;
+pub use options::Options;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,30 +84,6 @@ pub struct Product {
     pub operands: [(NodeId, View); 2],
     /// What moves each operand, in bytes.
     pub shifts: [Vec<Shift>; 2],
-}
-
-/// How to cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// About how many nodes a kernel may hold.
-    pub max_nodes: usize,
-    /// Whether kernels of loop bodies may write over what they read.
-    pub in_place: bool,
-    /// Whether kernels that read the same arrays, or one what the other stores, are joined.
-    pub join: bool,
-    /// Whether collectives of loop bodies may run beside other iterations, which takes memory.
-    pub pipeline: bool,
-    /// Bytes of HBM that other transfers may take beside other steps: so much of results, and of operands and scratch memory.
-    pub in_flight: u64,
-}
-
-/// Bytes in flight where nothing is known of the chip.
-const IN_FLIGHT: u64 = 256 << 20;
-
-impl Default for Options {
-    fn default() -> Self {
-        Options { max_nodes: MAX_NODES, in_place: true, join: true, pipeline: true, in_flight: IN_FLIGHT }
-    }
 }
 
 /// What a product contracts.
@@ -179,6 +157,8 @@ pub struct Plan {
     pub in_flight: u64,
     /// Results that lie in the arrays of donated parameters, and these.
     pub donors: BTreeMap<NodeId, NodeId>,
+    /// Nodes whose arrays are written over by the kernel that is the last to read them, and what that kernel stores there.
+    pub over: BTreeMap<NodeId, NodeId>,
 }
 
 struct Planner<'g> {
@@ -272,7 +252,12 @@ fn steps(mut p: Planner<'_>, wanted: &[NodeId]) -> Plan {
         join::join(g, options, &mut steps, wanted);
     }
     let in_flight = options.in_flight;
-    Plan { steps: super::overlap::hoist(g, steps, in_flight), in_flight, donors: BTreeMap::new() }
+    Plan {
+        steps: super::overlap::hoist(g, steps, in_flight),
+        in_flight,
+        donors: BTreeMap::new(),
+        over: BTreeMap::new(),
+    }
 }
 
 /// Whether `n` only makes its operand wider.

@@ -8,8 +8,8 @@
 //! - `conv`: and for convolutions;
 //! - [`choose`]: block sizes by estimated cost, of convolutions in `windows`, of kernels that write over what they read in `disjoint`;
 //! - [`kernel`]: what comes out, with its text form;
-//! - [`memory`]: HBM addresses by liveness;
-//! - [`donate`]: results in the arrays of parameters;
+//! - [`memory`]: HBM addresses by liveness, [`resident`]: what fills it;
+//! - [`donate`]: results in the arrays of parameters, [`reuse`]: and others in those of operands;
 //! - [`region`]: loops and branches, each planned by itself;
 //! - [`overlap`]: transfers beside the computation of their own iteration, [`pipeline`]: and of others.
 
@@ -25,5 +25,7 @@ pub mod overlap;
 pub mod pipeline;
 pub mod product;
 pub mod region;
+pub mod resident;
+pub mod reuse;
 pub mod view;
 mod windows;

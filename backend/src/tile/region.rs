@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::fuse::{Decision, Fusion, Options, Plan, Step, copy, plan_decision, plan_with};
 use super::memory::{Layout, Place, layout};
 use super::pipeline::{Outside, Pipeline, pipeline};
+use super::reuse::reuse;
 use crate::graph::{Case, Graph, Node, NodeId, NodeOp, Region, Special, While, last_heir, own_operands};
 use crate::lower::expr::{Access, Kind};
 use crate::lower::math::MapOp;
@@ -225,6 +226,10 @@ fn body(w: &While, options: Options) -> RegionPlan {
             Some(trip) if trip > 1 && options.pipeline => staged(w, &graph, &mut plan, &pinned),
             _ => None,
         };
+        if let Some(least) = options.reuse {
+            let kept = |n: &NodeId| pipeline.as_ref().is_some_and(|p| p.kept.contains(n));
+            reuse(&graph, &mut plan, &|n| pinned.contains_key(&n) || kept(&n), least);
+        }
         let layout = layout(&graph, &plan, &pinned, &[], pipeline.as_ref());
         return RegionPlan { graph, plan, layout, decision: None, pipeline };
     }

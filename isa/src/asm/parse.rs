@@ -56,6 +56,9 @@ impl Parser<'_> {
             } else if self.eat("buffer")? {
                 let buffer = self.buffer(p.buffers.len())?;
                 p.buffers.push(buffer);
+            } else if self.eat("resident")? {
+                let resident = self.resident(p.residents.len())?;
+                p.residents.push(resident);
             } else if self.eat("desc")? {
                 let desc = self.desc(p.descs.len())?;
                 p.descs.push(desc);
@@ -65,7 +68,7 @@ impl Parser<'_> {
                 return Ok(p);
             } else {
                 return self.expected(
-                    "`info`, `flow`, `groups`, `peer`, `table`, `send`, `transfer`, `buffer`, `desc` or `code`",
+                    "`info`, `flow`, `groups`, `peer`, `table`, `send`, `transfer`, `buffer`, `resident`, `desc` or `code`",
                 );
             }
         }

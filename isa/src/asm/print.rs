@@ -6,7 +6,7 @@ use super::tables::dtype_word;
 use super::{AsmError, pod};
 use crate::num::Format;
 use crate::op::{Field, Instr, Op};
-use crate::program::{Addr, Buffer, BufferKind, DmaDesc, DmaDir, FlowInfo, Node, OnChip, OpInfo, Program};
+use crate::program::{Addr, Buffer, BufferKind, DmaDesc, DmaDir, FlowInfo, Node, OnChip, OpInfo, Program, Resident};
 
 /// Shortest run of zero bytes that is written as `zero*n`.
 const ZERO_RUN: usize = 16;
@@ -53,6 +53,7 @@ fn write_program(out: &mut String, p: &Program) -> fmt::Result {
     section(out, &p.sends, pod::write_send)?;
     section(out, &p.transfers, pod::write_transfer)?;
     section(out, &p.buffers, write_buffer)?;
+    section(out, &p.residents, write_resident)?;
     section(out, &p.descs, write_desc)?;
     out.push_str("\ncode {\n");
     write_nodes(out, &p.body, 1)?;
@@ -102,6 +103,15 @@ fn write_buffer(out: &mut String, i: usize, b: &Buffer) -> fmt::Result {
     if let BufferKind::Constant(data) = &b.kind {
         out.push_str(" data");
         write_data(out, data)?;
+    }
+    Ok(())
+}
+
+fn write_resident(out: &mut String, i: usize, r: &Resident) -> fmt::Result {
+    write!(out, "resident {i} bytes {} ", r.bytes)?;
+    for (word, text) in [("", &r.array), (" by ", &r.name), (" source ", &r.source), (" at ", &r.location)] {
+        out.push_str(word);
+        quote(out, text);
     }
     Ok(())
 }

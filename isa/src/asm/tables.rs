@@ -4,7 +4,7 @@ use super::cursor::{Parser, Result};
 use super::lex::Tok;
 use super::{AsmError, MAX_ZERO_RUN_BYTES};
 use crate::num::DType;
-use crate::program::{Addr, Buffer, BufferKind, DmaDesc, DmaDim, DmaDir, FlowInfo, FlowKind, OnChip, OpInfo};
+use crate::program::{Addr, Buffer, BufferKind, DmaDesc, DmaDim, DmaDir, FlowInfo, FlowKind, OnChip, OpInfo, Resident};
 
 impl Parser<'_> {
     pub fn info(&mut self, index: usize) -> Result<OpInfo> {
@@ -21,6 +21,17 @@ impl Parser<'_> {
         let cores = self.keyed("cores")?;
         let modelled_cycles = self.keyed("modelled")?;
         Ok(OpInfo { name, source, location, mxu_flops, vector_flops, dtype, cores, modelled_cycles })
+    }
+
+    pub fn resident(&mut self, index: usize) -> Result<Resident> {
+        self.index(index, "resident")?;
+        let (bytes, array) = (self.keyed("bytes")?, self.string()?);
+        self.word("by")?;
+        let name = self.string()?;
+        self.word("source")?;
+        let source = self.string()?;
+        self.word("at")?;
+        Ok(Resident { bytes, array, name, source, location: self.string()? })
     }
 
     pub fn flow(&mut self, index: usize) -> Result<FlowInfo> {

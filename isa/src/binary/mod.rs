@@ -6,7 +6,7 @@
 //! | 4 | version |
 //! | 8 | length of the rest after the checksum |
 //! | 4 | CRC-32 of the rest |
-//! | | sections META, INFO, FLOWS, BUFFERS, DESCS, CODE in this order: tag byte, 8 bytes of length, payload |
+//! | | sections META, INFO, FLOWS, BUFFERS, RESIDENTS, DESCS, PODS, CODE in this order: tag byte, 8 bytes of length, payload |
 //!
 //! Numbers are little-endian; strings and byte arrays carry their length. The CODE section is a stream of bits: bundles say which
 //! slots are filled, and every operand takes as many bits as its kind of field needs.
@@ -22,7 +22,7 @@ use crate::program::Program;
 /// First bytes of every program file.
 pub const MAGIC: &[u8; 8] = b"TPUSIMPG";
 /// Version of the format.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 const HEADER: usize = MAGIC.len() + 4 + 8 + 4;
 

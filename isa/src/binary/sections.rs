@@ -3,12 +3,12 @@
 use super::{BinaryError, code, pod};
 use crate::num::DType;
 use crate::program::{
-    Addr, Buffer, BufferKind, DmaDesc, DmaDim, DmaDir, FlowInfo, FlowKind, OnChip, OpInfo, Program, SReg,
+    Addr, Buffer, BufferKind, DmaDesc, DmaDim, DmaDir, FlowInfo, FlowKind, OnChip, OpInfo, Program, Resident, SReg,
 };
 
 pub(super) type Result<T> = std::result::Result<T, BinaryError>;
 
-const SECTIONS: [&str; 7] = ["META", "INFO", "FLOWS", "BUFFERS", "DESCS", "PODS", "CODE"];
+const SECTIONS: [&str; 8] = ["META", "INFO", "FLOWS", "BUFFERS", "RESIDENTS", "DESCS", "PODS", "CODE"];
 
 pub(super) fn encode(p: &Program) -> Vec<u8> {
     let mut meta = Writer::default();
@@ -19,11 +19,12 @@ pub(super) fn encode(p: &Program) -> Vec<u8> {
     let info = Writer::list(&p.ops, write_info);
     let flows = Writer::list(&p.flows, write_flow);
     let buffers = Writer::list(&p.buffers, write_buffer);
+    let residents = Writer::list(&p.residents, write_resident);
     let descs = Writer::list(&p.descs, write_desc);
     let pods = pod::write(p);
     let code = code::encode(&p.body);
     let mut out = Vec::new();
-    for (tag, payload) in (0u8..).zip([meta.0, info.0, flows.0, buffers.0, descs.0, pods, code]) {
+    for (tag, payload) in (0u8..).zip([meta.0, info.0, flows.0, buffers.0, residents.0, descs.0, pods, code]) {
         out.push(tag);
         out.extend((payload.len() as u64).to_le_bytes());
         out.extend(payload);
@@ -41,7 +42,7 @@ pub(super) fn decode(body: &[u8]) -> Result<Program> {
         *payload = whole.bytes()?;
     }
     whole.end()?;
-    let [meta, info, flows, buffers, descs, pods, code] = payloads;
+    let [meta, info, flows, buffers, residents, descs, pods, code] = payloads;
     let mut r = Reader { section: SECTIONS[0], data: meta, at: 0 };
     let mut p = Program {
         name: r.string()?,
@@ -51,12 +52,13 @@ pub(super) fn decode(body: &[u8]) -> Result<Program> {
         ops: Reader { section: SECTIONS[1], data: info, at: 0 }.list(read_info)?,
         flows: Reader { section: SECTIONS[2], data: flows, at: 0 }.list(read_flow)?,
         buffers: Reader { section: SECTIONS[3], data: buffers, at: 0 }.list(read_buffer)?,
-        descs: Reader { section: SECTIONS[4], data: descs, at: 0 }.list(read_desc)?,
+        residents: Reader { section: SECTIONS[4], data: residents, at: 0 }.list(read_resident)?,
+        descs: Reader { section: SECTIONS[5], data: descs, at: 0 }.list(read_desc)?,
         body: code::decode(code)?,
         ..Program::default()
     };
     r.end()?;
-    pod::read(&mut Reader { section: SECTIONS[5], data: pods, at: 0 }, &mut p)?;
+    pod::read(&mut Reader { section: SECTIONS[6], data: pods, at: 0 }, &mut p)?;
     Ok(p)
 }
 
@@ -116,6 +118,11 @@ fn write_flow(w: &mut Writer, flow: &FlowInfo) {
         FlowKind::Case => 1,
         FlowKind::Counted => 2,
     });
+}
+
+fn write_resident(w: &mut Writer, r: &Resident) {
+    w.u64(r.bytes);
+    [&r.array, &r.name, &r.source, &r.location].into_iter().for_each(|text| w.bytes(text.as_bytes()));
 }
 
 fn write_buffer(w: &mut Writer, b: &Buffer) {
@@ -283,6 +290,12 @@ fn read_buffer(r: &mut Reader<'_>) -> Result<Buffer> {
         n => return r.fail(format!("unknown kind of buffer {n}")),
     };
     Ok(Buffer { offset, bytes, kind, live })
+}
+
+fn read_resident(r: &mut Reader<'_>) -> Result<Resident> {
+    let bytes = r.u64()?;
+    let mut text = || r.string();
+    Ok(Resident { bytes, array: text()?, name: text()?, source: text()?, location: text()? })
 }
 
 fn read_desc(r: &mut Reader<'_>) -> Result<DmaDesc> {

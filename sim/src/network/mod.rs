@@ -100,19 +100,64 @@ struct Rates {
     dcn_latency: Picos,
 }
 
-/// State of all links. `class` maps each chip to the one that stands for it.
+/// The chips and what joins them.
 #[derive(Clone, Debug)]
 pub struct Network {
     cluster: Cluster,
     rates: Rates,
-    /// First moment each port of each chip is free.
-    free: Vec<Picos>,
-    usage: Vec<Usage>,
     failed: BitVec,
 }
 
+/// The ports of one chip as they are used.
+#[derive(Clone, Debug, Default)]
+pub struct Ports {
+    /// First moment each is free.
+    free: [Picos; PORTS],
+    usage: [Usage; PORTS],
+}
+
+/// What a message of some size costs at the ports of a chip.
+#[derive(Clone, Copy, Debug)]
+pub struct Wire {
+    bytes: u64,
+    /// Time a port is taken, by kind: links of the torus, wires between dies, the data center network.
+    times: [Picos; 3],
+}
+
+impl Ports {
+    /// A message is at `port` at time `at`. Returns when its head is at the other end, and when its last byte is.
+    pub fn cross(&mut self, port: usize, at: Picos, wire: &Wire, latencies: &[Picos; PORTS]) -> (Picos, Picos) {
+        let (latency, time) = (latencies[port], wire.times[KINDS[port]]);
+        let start = at.max(self.free[port]);
+        self.free[port] = start + time;
+        self.usage[port].busy += time;
+        self.usage[port].bytes += wire.bytes;
+        (start + latency, start + latency + time)
+    }
+
+    /// What each port has done.
+    pub fn usage(&self) -> &[Usage; PORTS] {
+        &self.usage
+    }
+
+    /// How much longer each port is taken at `now`.
+    pub(crate) fn taken(&self, now: Picos) -> impl Iterator<Item = u64> {
+        self.free.iter().map(move |f| f.0.saturating_sub(now.0))
+    }
+
+    /// Lets `shift` pass, in which `times` times as much is done as since `before`.
+    pub(crate) fn jump(&mut self, shift: Picos, times: u64, before: &[Usage; PORTS]) {
+        for (i, old) in before.iter().enumerate() {
+            let u = &mut self.usage[i];
+            u.busy += Picos((u.busy - old.busy).0 * times);
+            u.bytes += (u.bytes - old.bytes) * times;
+            self.free[i] += shift;
+        }
+    }
+}
+
 impl Network {
-    /// An idle network between the chips of `cluster`.
+    /// The network between the chips of `cluster`.
     pub fn new(chip: &ChipSpec, cluster: Cluster) -> Network {
         let ports = cluster.chips() as usize * PORTS;
         let ici = *chip.ici.link_oneway_bps as f64 * *chip.ici.link_efficiency;
@@ -126,8 +171,6 @@ impl Network {
                 hop: Picos::from_seconds(*chip.ici.hop_latency_s),
                 dcn_latency: Picos::from_seconds(*chip.ici.dcn_latency_s),
             },
-            free: vec![Picos(0); ports],
-            usage: vec![Usage::default(); ports],
             failed: BitVec::repeat(false, ports),
             cluster,
         }
@@ -136,6 +179,11 @@ impl Network {
     /// The slices it joins.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// The least time a message takes from one chip to another.
+    pub fn lookahead(&self) -> Picos {
+        if self.cluster.slices > 1 { self.rates.hop.min(self.rates.dcn_latency) } else { self.rates.hop }
     }
 
     /// Takes the link out of `chip` in direction `d` out of service, both ways.
@@ -162,29 +210,29 @@ impl Network {
         self.failed.any()
     }
 
-    /// A message of `bytes` is at `port` of `chip` at time `at`. Returns when its head is at the other end, and when its last byte is.
-    pub fn cross(&mut self, chip: ChipId, port: Port, at: Picos, bytes: u64) -> (Picos, Picos) {
+    /// What a message of `bytes` costs.
+    pub fn wire(&self, bytes: u64) -> Wire {
         let r = &self.rates;
-        let (rate, latency) = match port {
-            Port::Ici(_) => (r.ici, r.hop),
-            Port::Die { .. } => (r.die, Picos(0)),
-            Port::Out => (r.dcn, r.dcn_latency),
-            Port::In => (r.dcn, Picos(0)),
-        };
-        let time = serialise(bytes, rate);
-        let i = port_index(chip, port);
-        let start = at.max(self.free[i]);
-        self.free[i] = start + time;
-        self.usage[i].busy += time;
-        self.usage[i].bytes += bytes;
-        (start + latency, start + latency + time)
+        Wire { bytes, times: [r.ici, r.die, r.dcn].map(|rate| serialise(bytes, rate)) }
     }
 
-    /// What a port has done.
-    pub fn usage(&self, chip: ChipId, port: Port) -> Usage {
-        self.usage[port_index(chip, port)]
+    /// From a port to what is behind it.
+    pub fn latencies(&self) -> [Picos; PORTS] {
+        Port::ALL.map(|port| match port {
+            Port::Ici(_) => self.rates.hop,
+            Port::Die { .. } | Port::In => Picos(0),
+            Port::Out => self.rates.dcn_latency,
+        })
     }
 }
+
+/// The kind of each port, as [`Wire`] counts them.
+const KINDS: [usize; PORTS] = {
+    let mut kinds = [0; PORTS];
+    (kinds[2 * AXES], kinds[2 * AXES + 1]) = (1, 1);
+    (kinds[2 * AXES + 2], kinds[2 * AXES + 3]) = (2, 2);
+    kinds
+};
 
 fn port_index(chip: ChipId, port: Port) -> usize {
     chip.0 as usize * PORTS + port.index()

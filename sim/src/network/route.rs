@@ -119,7 +119,7 @@ impl Network {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Cluster;
+    use super::super::{Cluster, Ports};
     use super::*;
     use tpusim_isa::chip::ChipSpec;
     use tpusim_isa::time::Picos;
@@ -138,13 +138,13 @@ mod tests {
     // Oracle: hops times latency plus bytes over rate.
     #[test]
     fn an_idle_route_takes_its_hops_and_its_bytes() {
-        let mut n = network("v5p", "4x4x4", 1);
+        let n = network("v5p", "4x4x4", 1);
         let route = n.route(device(0), device(1 + 4 + 16)).unwrap();
         assert_eq!(route.len(), 3);
-        let bytes = 86_400_000; // one millisecond at 96 % of 90 GB/s
+        let wire = n.wire(86_400_000); // one millisecond at 96 % of 90 GB/s
         let (mut head, mut tail) = (Picos(0), Picos(0));
-        for (chip, port) in route {
-            (head, tail) = n.cross(chip, port, head, bytes);
+        for (_, port) in route {
+            (head, tail) = Ports::default().cross(port.index(), head, &wire, &n.latencies());
         }
         assert_eq!(head, Picos(3_000_000));
         assert_eq!(tail, Picos(1_003_000_000));
@@ -153,14 +153,16 @@ mod tests {
     // Oracle: one link serves one message after the other.
     #[test]
     fn messages_on_one_link_queue() {
-        let mut n = network("v5e", "2x2", 1);
-        let up = Port::Ici(Direction { axis: 0, up: true });
-        let (_, first) = n.cross(ChipId(0), up, Picos(0), 42_750_000);
-        let (_, second) = n.cross(ChipId(0), up, Picos(0), 42_750_000);
+        let n = network("v5e", "2x2", 1);
+        let (wire, latencies) = (n.wire(42_750_000), n.latencies());
+        let up = Port::Ici(Direction { axis: 0, up: true }).index();
+        let mut ports = Ports::default();
+        let (_, first) = ports.cross(up, Picos(0), &wire, &latencies);
+        let (_, second) = ports.cross(up, Picos(0), &wire, &latencies);
         assert_eq!(first, Picos(1_001_000_000));
         assert_eq!(second, Picos(2_001_000_000));
-        assert_eq!(n.usage(ChipId(0), up).bytes, 85_500_000);
-        assert_eq!(n.usage(ChipId(0), up).busy, Picos(2_000_000_000));
+        assert_eq!(ports.usage()[up].bytes, 85_500_000);
+        assert_eq!(ports.usage()[up].busy, Picos(2_000_000_000));
     }
 
     #[test]

@@ -9,9 +9,11 @@
 
 use std::collections::BTreeMap;
 
+use rustc_hash::FxHashMap;
 use tpusim_isa::topology::{AXES, ChipId, DeviceId};
 
-use crate::network::{Network, NetworkError, Port};
+use super::routes::Routes;
+use crate::network::{Network, NetworkError, PORTS, Port};
 
 /// Which device stands for which.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,13 +36,66 @@ impl Classes {
     }
 }
 
-/// Numbers for distinct values, in order of appearance.
-struct Interner(BTreeMap<Vec<u64>, u64>);
+/// A number for a sequence of words. Equal sequences have equal ones; that two others do among the few that a pod has is as likely as
+/// a fault of the host.
+fn digest(words: impl IntoIterator<Item = u64>) -> u128 {
+    words.into_iter().fold(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835, |d: u128, w| {
+        let mixed = (d ^ u128::from(w)).wrapping_mul(0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645);
+        mixed ^ (mixed >> 61)
+    })
+}
 
-impl Interner {
-    fn number(&mut self, key: Vec<u64>) -> u64 {
+/// Small numbers for distinct values, in order of appearance.
+#[derive(Default)]
+struct Numbers(FxHashMap<u128, u64>);
+
+impl Numbers {
+    fn of(&mut self, key: u128) -> u64 {
         let next = self.0.len() as u64;
         *self.0.entry(key).or_insert(next)
+    }
+}
+
+/// Who sends to whom, and what passes through which chip.
+struct Flow<'t> {
+    targets: &'t [Vec<Option<DeviceId>>],
+    routes: Routes,
+    /// The chip behind each port of each chip.
+    behind: Vec<[u32; PORTS]>,
+    per_chip: u32,
+}
+
+impl<'t> Flow<'t> {
+    fn new(network: &Network, targets: &'t [Vec<Option<DeviceId>>]) -> Result<Self, NetworkError> {
+        let cluster = network.cluster();
+        let behind = |c: u32, port| match port {
+            Port::Ici(d) => cluster.neighbor(ChipId(c), d).map_or(c, |n| n.0),
+            Port::Die { .. } | Port::In | Port::Out => c,
+        };
+        Ok(Flow {
+            targets,
+            routes: Routes::new(network, (0..cluster.devices()).map(DeviceId), targets)?,
+            behind: (0..cluster.chips()).map(|c| Port::ALL.map(|p| behind(c, p))).collect(),
+            per_chip: cluster.slice.devices_per_chip(),
+        })
+    }
+
+    /// Peer, route and receiver of all that a device sends.
+    fn messages(&self, d: usize) -> impl Iterator<Item = (u64, usize, DeviceId)> {
+        let one =
+            move |(p, t): (usize, &Vec<Option<DeviceId>>)| Some((p as u64, self.routes.of(d, p)? as usize, t[d]?));
+        self.targets.iter().enumerate().filter_map(one)
+    }
+
+    /// The chips and ports that a message of a device passes.
+    fn hops(&self, d: usize, route: usize, to: DeviceId) -> impl Iterator<Item = (u32, u64)> {
+        let mut chip = d as u32 / self.per_chip;
+        self.routes.all[route].iter().map(move |&port| {
+            let here = (chip, u64::from(port));
+            let out = usize::from(port) == Port::Out.index();
+            chip = if out { to.0 / self.per_chip } else { self.behind[chip as usize][usize::from(port)] };
+            here
+        })
     }
 }
 
@@ -56,51 +111,42 @@ pub fn classes(network: &Network, targets: &[Vec<Option<DeviceId>>], start: &[u6
     if let Some(c) = uniform(network, targets, start) {
         return Ok(c);
     }
-    // Ports of every message, once.
-    let mut routes: Vec<Vec<Vec<(ChipId, Port)>>> = Vec::with_capacity(devices);
-    for d in 0..devices {
-        let to = |t: &Vec<Option<DeviceId>>| match t[d] {
-            Some(to) => network.route(DeviceId(d as u32), to),
-            None => Ok(Vec::new()),
-        };
-        routes.push(targets.iter().map(to).collect::<Result<_, _>>()?);
-    }
+    let flow = Flow::new(network, targets)?;
     let mut color: Vec<u64> =
         (0..devices).map(|d| start[d] * u64::from(per_chip) + d as u64 % u64::from(per_chip)).collect();
     let mut groups = 0;
     loop {
-        // What passes through each chip.
-        let mut traffic: Vec<Vec<[u64; 4]>> = vec![Vec::new(); chips];
-        for (d, by_peer) in routes.iter().enumerate() {
-            for (p, route) in by_peer.iter().enumerate() {
-                for (hop, (chip, port)) in route.iter().enumerate() {
-                    traffic[chip.0 as usize].push([port.index() as u64, hop as u64, p as u64, color[d]]);
+        // What passes through each chip, in whatever order.
+        let mut traffic = vec![0u128; chips];
+        for (d, own) in color.iter().enumerate() {
+            for (peer, route, to) in flow.messages(d) {
+                for (hop, (chip, port)) in (0u64..).zip(flow.hops(d, route, to)) {
+                    let sum = &mut traffic[chip as usize];
+                    *sum = sum.wrapping_add(digest([port, hop, peer, *own]));
                 }
             }
         }
-        let mut interner = Interner(BTreeMap::new());
+        let mut numbers = Numbers::default();
         let chip_color: Vec<u64> = (0..chips)
             .map(|c| {
-                let own = c * per_chip as usize..(c + 1) * per_chip as usize;
-                let mut key: Vec<u64> = color[own].to_vec();
-                traffic[c].sort_unstable();
-                key.extend(traffic[c].iter().flatten());
-                interner.number(key)
+                let own = &color[c * per_chip as usize..(c + 1) * per_chip as usize];
+                let passing = [traffic[c] as u64, (traffic[c] >> 64) as u64];
+                numbers.of(digest(own.iter().copied().chain(passing)))
             })
             .collect();
-        let mut interner = Interner(BTreeMap::new());
+        let mut numbers = Numbers::default();
         let next: Vec<u64> = (0..devices)
             .map(|d| {
-                let mut key = vec![color[d], chip_color[d / per_chip as usize]];
-                for (p, route) in routes[d].iter().enumerate() {
-                    key.push(targets[p][d].map_or(u64::MAX, |t| color[t.0 as usize]));
-                    key.push(route.len() as u64);
-                    key.extend(route.iter().flat_map(|(c, port)| [chip_color[c.0 as usize], port.index() as u64]));
-                }
-                interner.number(key)
+                let (flow, color, chip_color) = (&flow, &color, &chip_color);
+                let of_message = move |(peer, route, to): (u64, usize, DeviceId)| {
+                    let way = flow.hops(d, route, to).flat_map(move |(c, port)| [chip_color[c as usize], port]);
+                    [peer, color[to.0 as usize], route as u64].into_iter().chain(way)
+                };
+                let own = [color[d], chip_color[d / per_chip as usize]];
+                numbers.of(digest(own.into_iter().chain(flow.messages(d).flat_map(of_message))))
             })
             .collect();
-        let found = interner.0.len();
+        let found = numbers.0.len();
         color = next;
         if found == groups {
             return Ok(by_color(&color, per_chip));

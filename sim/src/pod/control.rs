@@ -32,8 +32,8 @@ pub(super) trait Machine<'a> {
     /// Sends a message.
     fn send(&mut self, desc: u32, at: Picos, scalars: &[u32]) -> Result<(), FaultKind>;
 
-    /// When a flag had `n` signals, which are taken; `None` if they are not there yet.
-    fn take(&mut self, flag: u32, n: u32) -> Option<Picos>;
+    /// Takes `n` signals of a flag, if they are there. Code never asks earlier than the pod's time, so they arrived before.
+    fn take(&mut self, flag: u32, n: u32) -> bool;
 
     /// A device's value in a table.
     fn table(&self, table: u32) -> Result<u32, FaultKind>;
@@ -46,10 +46,16 @@ pub(super) trait Machine<'a> {
 
     /// The branch a `case` of so many takes, where no data decides.
     fn branch(&mut self, info: u32, branches: &'a [Vec<Node>]) -> Result<Option<u32>, FaultKind>;
+
+    /// A `case` has taken a branch.
+    fn chosen(&mut self, _branch: u32) {}
+
+    /// Iteration `i` of `trip`, not the first one, of the loop with this body begins.
+    fn iteration(&mut self, _body: &'a [Node], _i: u32, _trip: u32) {}
 }
 
 /// What to do at the end of a list of nodes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then<'a> {
     Return,
     /// Next iteration of a loop.
@@ -83,72 +89,116 @@ struct Frame<'a> {
 }
 
 /// Control code on its way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Control<'a> {
     /// How far it has come.
     pub time: Picos,
     frames: Vec<Frame<'a>>,
     scalars: Vec<u32>,
+    /// What the instructions of a bundle write, kept for its memory.
+    writes: Vec<(i32, u32)>,
 }
 
 impl<'a> Control<'a> {
-    /// Code that starts at `time` with `scalars` registers of 0.
-    pub fn new(nodes: &'a [Node], time: Picos, scalars: usize) -> Self {
-        Control { time, frames: vec![Frame { nodes, next: 0, then: Then::Return }], scalars: vec![0; scalars] }
+    /// Begins with other code at `time`, with `scalars` registers of 0.
+    pub fn begin(&mut self, nodes: &'a [Node], time: Picos, scalars: usize) {
+        self.time = time;
+        self.frames.clear();
+        self.frames.push(Frame { nodes, next: 0, then: Then::Return });
+        self.scalars.clear();
+        self.scalars.resize(scalars, 0);
     }
 
     /// Runs until it ends or has to wait. `branch` is the branch delay in cycles.
     pub fn run(&mut self, m: &mut impl Machine<'a>, branch: u64) -> Result<Stop, FaultKind> {
-        while let Some(&Frame { nodes, next, then }) = self.frames.last() {
-            let Some(node) = nodes.get(next) else {
-                self.end(then, m, branch);
-                continue;
-            };
-            match node {
-                Node::Bundle(b) => {
-                    if let Some(stop) = self.bundle(b, m)? {
-                        return Ok(stop);
-                    }
-                }
-                Node::Op { op, .. } => self.time = m.operation(*op, node, self.time, &mut self.scalars)?,
-                Node::Start { transfer, body } => {
-                    self.time += m.cycles(1);
-                    m.start(*transfer, body, self.time)?;
-                }
-                Node::Done { transfer } => match m.finished(*transfer, self.time) {
-                    Some(t) => self.time = self.time.max(t),
-                    None => return Ok(Stop::Transfer(*transfer)),
-                },
-                Node::Loop { counter, trip, body } => {
-                    self.advance();
-                    self.set(counter.0, 0);
-                    if *trip > 0 {
-                        self.push(body, Then::Repeat { counter: counter.0, i: 0, trip: *trip, body });
-                    }
-                    continue;
-                }
-                Node::While { info, cond, test, body } => {
-                    let left = m.trip_count(*info)?;
-                    self.advance();
-                    self.push(cond, Then::Test { test: test.0, cond, body, left });
-                    continue;
-                }
-                Node::Case { info, selector, branches } => {
-                    let chosen = match m.branch(*info, branches)? {
-                        Some(k) => k,
-                        None => self.scalars.get(usize::from(selector.0)).copied().unwrap_or(0),
-                    };
-                    self.advance();
-                    self.time += m.cycles(branch);
-                    if let Some(body) = branches.get(chosen as usize).or(branches.last()) {
-                        self.push(body, Then::Return);
-                    }
-                    continue;
+        loop {
+            if let Some(stop) = self.step(m, branch)? {
+                return Ok(stop);
+            }
+        }
+    }
+
+    /// Runs the next node or the end of a list of nodes. `Some` if it is at its end or has to wait.
+    pub fn step(&mut self, m: &mut impl Machine<'a>, branch: u64) -> Result<Option<Stop>, FaultKind> {
+        let Some(&Frame { nodes, next, then }) = self.frames.last() else { return Ok(Some(Stop::End)) };
+        let Some(node) = nodes.get(next) else {
+            self.end(then, m, branch);
+            return Ok(None);
+        };
+        match node {
+            Node::Bundle(b) => {
+                if let Some(stop) = self.bundle(b, m)? {
+                    return Ok(Some(stop));
                 }
             }
-            self.advance();
+            Node::Op { op, .. } => self.time = m.operation(*op, node, self.time, &mut self.scalars)?,
+            Node::Start { transfer, body } => {
+                self.time += m.cycles(1);
+                m.start(*transfer, body, self.time)?;
+            }
+            Node::Done { transfer } => match m.finished(*transfer, self.time) {
+                Some(t) => self.time = self.time.max(t),
+                None => return Ok(Some(Stop::Transfer(*transfer))),
+            },
+            Node::Loop { counter, trip, body } => {
+                self.advance();
+                self.set(counter.0, 0);
+                if *trip > 0 {
+                    self.push(body, Then::Repeat { counter: counter.0, i: 0, trip: *trip, body });
+                }
+                return Ok(None);
+            }
+            Node::While { info, cond, test, body } => {
+                let left = m.trip_count(*info)?;
+                self.advance();
+                self.push(cond, Then::Test { test: test.0, cond, body, left });
+                return Ok(None);
+            }
+            Node::Case { info, selector, branches } => {
+                let chosen = match m.branch(*info, branches)? {
+                    Some(k) => k,
+                    None => self.scalars.get(usize::from(selector.0)).copied().unwrap_or(0),
+                };
+                m.chosen(chosen);
+                self.advance();
+                self.time += m.cycles(branch);
+                if let Some(body) = branches.get(chosen as usize).or(branches.last()) {
+                    self.push(body, Then::Return);
+                }
+                return Ok(None);
+            }
         }
-        Ok(Stop::End)
+        self.advance();
+        Ok(None)
+    }
+
+    /// The iteration of the loop with this body, if the code is inside it, and how many there are.
+    pub fn iteration_of(&self, body: &[Node]) -> Option<(u32, u32)> {
+        self.frames.iter().find_map(|f| match f.then {
+            Then::Repeat { i, trip, body: b, .. } if std::ptr::eq(b, body) => Some((i, trip)),
+            _ => None,
+        })
+    }
+
+    /// Where the code is, in words that are equal in different iterations of the loop with body `folded`: iterations of that one
+    /// count from `first`.
+    pub fn position(&self, folded: &[Node], first: u32, out: &mut Vec<u64>) {
+        let at = |nodes: &[Node]| nodes.as_ptr().addr() as u64;
+        out.push(self.frames.len() as u64);
+        for f in &self.frames {
+            out.extend([at(f.nodes), f.next as u64]);
+            out.push(match f.then {
+                Then::Return => 0,
+                Then::Repeat { i, body, .. } if std::ptr::eq(body, folded) => u64::from(i.wrapping_sub(first)),
+                Then::Repeat { i, .. } => u64::from(i),
+                Then::Test { left, .. } | Then::Again { left, .. } => left.map_or(u64::MAX, u64::from),
+            });
+        }
+    }
+
+    /// The scalar registers.
+    pub fn scalars(&self) -> &[u32] {
+        &self.scalars
     }
 
     fn push(&mut self, nodes: &'a [Node], then: Then<'a>) {
@@ -176,6 +226,7 @@ impl<'a> Control<'a> {
                 self.time += m.cycles(branch);
                 self.set(counter, i + 1);
                 if i + 1 < trip {
+                    m.iteration(body, i + 1, trip);
                     self.push(body, Then::Repeat { counter, i: i + 1, trip, body });
                 }
             }
@@ -197,27 +248,29 @@ impl<'a> Control<'a> {
     fn bundle(&mut self, b: &'a Bundle, m: &mut impl Machine<'a>) -> Result<Option<Stop>, FaultKind> {
         for i in b.instrs.iter().filter(|i| i.op == Op::DmaWait) {
             let (flag, n) = (i.args[0] as u32, i.args[1] as u32);
-            match m.take(flag, n) {
-                Some(t) => self.time = self.time.max(t),
-                None => return Ok(Some(Stop::Flag { flag, n })),
+            if !m.take(flag, n) {
+                return Ok(Some(Stop::Flag { flag, n }));
             }
         }
         self.time += m.cycles(1);
-        let mut writes = Vec::new();
+        self.writes.clear();
         for i in &b.instrs {
             match i.op {
                 Op::DmaWait => {}
                 Op::DmaSend => m.send(i.args[0] as u32, self.time, &self.scalars)?,
-                Op::SDev => writes.push((i.args[0], m.table(i.args[1] as u32)?)),
+                Op::SDev => self.writes.push((i.args[0], m.table(i.args[1] as u32)?)),
                 _ => match scalar::value(i, &self.scalars) {
-                    Some(v) => writes.push((i.args[0], v)),
+                    Some(v) => self.writes.push((i.args[0], v)),
                     None => {
                         return Err(FaultKind::Malformed(format!("`{}` outside an operation of a pod", i.op.name())));
                     }
                 },
             }
         }
-        writes.into_iter().for_each(|(r, v)| self.set(u8::try_from(r).unwrap_or(0), v));
+        for k in 0..self.writes.len() {
+            let (r, v) = self.writes[k];
+            self.set(u8::try_from(r).unwrap_or(0), v);
+        }
         Ok(None)
     }
 }

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::pod::SendDesc;
-use tpusim_isa::program::Program;
+use tpusim_isa::program::{Addr, Program};
 
 use crate::RunOptions;
 use crate::code::{Code, Node};
@@ -11,22 +11,22 @@ use crate::core::Engine;
 use crate::exact::Exact;
 use crate::fault::FaultKind;
 
-/// The bytes of a message.
-pub(super) type Payload = Box<[u8]>;
-
-/// The data side of a pod. Devices are those that run.
+/// The data side of a pod.
 pub(super) trait Data {
     /// Whether there is any data.
     const DATA: bool;
 
+    /// What a message carries.
+    type Mail: Send + Default;
+
     /// Runs an operation. `scalars` are the registers of the code around it, before and after.
     fn operation(&mut self, device: u32, op: u32, scalars: &mut [u32]) -> Result<(), FaultKind>;
 
-    /// Reads a message that starts at byte `from` of the sender's HBM.
-    fn read(&self, device: u32, d: &SendDesc, from: i128) -> Result<Payload, FaultKind>;
+    /// Reads a message from the sender's HBM. `scalars` are the registers of the code that sends it.
+    fn read(&self, device: u32, d: &SendDesc, scalars: &[u32]) -> Result<Self::Mail, FaultKind>;
 
-    /// Writes a message that starts at byte `to` of the receiver's HBM.
-    fn write(&mut self, device: u32, d: &SendDesc, to: i128, payload: &[u8]) -> Result<(), FaultKind>;
+    /// Writes a message to the receiver's HBM.
+    fn write(&mut self, device: u32, d: &SendDesc, mail: Self::Mail) -> Result<(), FaultKind>;
 }
 
 /// No data.
@@ -34,16 +34,17 @@ pub(super) struct Nothing;
 
 impl Data for Nothing {
     const DATA: bool = false;
+    type Mail = ();
 
     fn operation(&mut self, _: u32, _: u32, _: &mut [u32]) -> Result<(), FaultKind> {
         Ok(())
     }
 
-    fn read(&self, _: u32, _: &SendDesc, _: i128) -> Result<Payload, FaultKind> {
-        Ok(Payload::default())
+    fn read(&self, _: u32, _: &SendDesc, _: &[u32]) -> Result<(), FaultKind> {
+        Ok(())
     }
 
-    fn write(&mut self, _: u32, _: &SendDesc, _: i128, _: &[u8]) -> Result<(), FaultKind> {
+    fn write(&mut self, _: u32, _: &SendDesc, (): ()) -> Result<(), FaultKind> {
         Ok(())
     }
 }
@@ -98,15 +99,31 @@ fn range(start: i128, bytes: u64, hbm: usize) -> Result<std::ops::Range<usize>, 
     }
 }
 
+fn address(a: &Addr, scalars: &[u32]) -> i128 {
+    a.terms.iter().fold(i128::from(a.base), |sum, (r, scale)| {
+        let value = scalars.get(usize::from(r.0)).copied().unwrap_or(0) as i32;
+        sum + i128::from(value) * i128::from(*scale)
+    })
+}
+
+/// The bytes of a message, and the first byte of the receiver's HBM they go to.
+#[derive(Default)]
+pub(super) struct Parcel {
+    to: i128,
+    bytes: Box<[u8]>,
+}
+
 impl Data for Bits<'_> {
     const DATA: bool = true;
+    type Mail = Parcel;
 
     fn operation(&mut self, device: u32, op: u32, scalars: &mut [u32]) -> Result<(), FaultKind> {
         let Some(node) = self.ops.get(&op) else { return Ok(()) };
         self.devices[device as usize].data_operation(node, scalars)
     }
 
-    fn read(&self, device: u32, d: &SendDesc, from: i128) -> Result<Payload, FaultKind> {
+    fn read(&self, device: u32, d: &SendDesc, scalars: &[u32]) -> Result<Parcel, FaultKind> {
+        let from = address(&d.from, scalars);
         let hbm = self.devices[device as usize].data().hbm();
         let mut out = Vec::new();
         if d.bytes > 0 {
@@ -114,15 +131,15 @@ impl Data for Bits<'_> {
                 out.extend_from_slice(&hbm[range(from + piece, d.bytes, hbm.len())?]);
             }
         }
-        Ok(out.into())
+        Ok(Parcel { to: address(&d.to, scalars), bytes: out.into() })
     }
 
-    fn write(&mut self, device: u32, d: &SendDesc, to: i128, payload: &[u8]) -> Result<(), FaultKind> {
+    fn write(&mut self, device: u32, d: &SendDesc, mail: Parcel) -> Result<(), FaultKind> {
         let hbm = self.devices[device as usize].data_mut().hbm_mut();
         if d.bytes > 0 {
             let length = usize::try_from(d.bytes).unwrap_or(usize::MAX);
-            for (piece, bytes) in pieces(d, |k| d.outer[k].to_stride).into_iter().zip(payload.chunks(length)) {
-                let at = range(to + piece, d.bytes, hbm.len())?;
+            for (piece, bytes) in pieces(d, |k| d.outer[k].to_stride).into_iter().zip(mail.bytes.chunks(length)) {
+                let at = range(mail.to + piece, d.bytes, hbm.len())?;
                 hbm[at].copy_from_slice(bytes);
             }
         }

@@ -1,17 +1,12 @@
-//! Events of the network, in an order that is the same everywhere on the torus.
+//! Events of one chip, in an order that is the same everywhere on the torus.
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 
 use tpusim_isa::time::Picos;
-use tpusim_isa::topology::ChipId;
-
-use super::data::Payload;
-use crate::network::Port;
 
 /// Sends of a thread of control, told apart for the order of events: which device of its chip, which thread, how many before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     /// Device of its chip.
     pub core: u32,
@@ -21,95 +16,160 @@ pub(super) struct Origin {
     pub sequence: u64,
 }
 
-/// A message on its way.
-#[derive(Debug)]
-pub(super) struct Message {
-    /// Ports to go through.
-    pub route: Arc<[(ChipId, Port)]>,
-    /// Ports passed.
-    pub hop: usize,
-    /// Bytes.
-    pub bytes: u64,
-    /// Device that runs and receives it.
-    pub to: u32,
-    /// Descriptor, which says where it lands.
+/// A thread that goes on, or the head of a message that reaches its next port, or its tail the receiver. Events are ordered by their
+/// fields. Nothing in the first four depends on where on the torus the event is; the fifth decides nothing that could be seen, since
+/// all else equal, messages have come the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Event {
+    /// When.
+    pub at: Picos,
+    /// Threads go on before heads of messages move, so that what they send is there; then hops, device, thread and number of sends.
+    pub(super) order: u64,
+    /// Descriptor, which says where the message lands.
     pub desc: u32,
-    /// First byte at the receiver.
-    pub address: i128,
+    /// The ports it goes through, a route of the world.
+    pub route: u32,
+    /// The device it comes from.
+    pub from: u32,
+    /// The chip that receives it.
+    pub to: u32,
     /// Transfer whose flag counts up.
     pub transfer: u32,
-    /// Its bytes.
-    pub payload: Payload,
-    /// Where it comes from.
-    pub origin: Origin,
+    /// Which device of the chip receives it.
+    pub core: u16,
 }
 
-/// What orders events of one picosecond. Nothing in it depends on where on the torus the event is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    at: Picos,
-    /// Threads go on before heads of messages move, so that what they send is there.
-    head: bool,
-    hop: u32,
-    origin: Origin,
-    /// Unique; decides nothing that could be seen.
-    id: u32,
+const SEQUENCE_BITS: u32 = 40;
+const HEAD: u64 = 1 << 63;
+
+fn order(head: bool, hop: u32, o: Origin) -> u64 {
+    let who = (u64::from(hop.min(0xfff)) << 11) | (u64::from(o.core.min(7)) << 8) | u64::from(o.thread.min(0xff));
+    (if head { HEAD } else { 0 }) | (who << SEQUENCE_BITS) | (o.sequence & ((1 << SEQUENCE_BITS) - 1))
 }
 
-/// What happens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Event {
+impl Event {
     /// A thread of a device goes on.
-    Wake { device: u32, thread: u32 },
-    /// The head of a message reaches its next port, or its tail the receiver.
-    Head { message: u32 },
+    pub fn wake(at: Picos, core: u32, thread: u32) -> Event {
+        let order = order(false, 0, Origin { core, thread, sequence: 0 });
+        Event { at, order, desc: 0, route: 0, from: 0, to: 0, transfer: 0, core: core as u16 }
+    }
+
+    /// The head of a message at its first port, of which everything else is still to be said.
+    pub fn head(at: Picos, origin: Origin) -> Event {
+        Event { order: order(true, 0, origin), ..Event::wake(at, 0, 0) }
+    }
+
+    /// Whether it is a thread that goes on.
+    pub fn wakes(&self) -> bool {
+        self.order & HEAD == 0
+    }
+
+    /// Ports the message has passed.
+    pub fn hop(&self) -> u32 {
+        (self.order >> (SEQUENCE_BITS + 11)) as u32 & 0xfff
+    }
+
+    /// The thread that goes on, or that sent the message.
+    pub fn thread(&self) -> u32 {
+        (self.order >> SEQUENCE_BITS) as u32 & 0xff
+    }
+
+    /// Sends of its thread before the message.
+    pub fn sequence(&self) -> u64 {
+        self.order & ((1 << SEQUENCE_BITS) - 1)
+    }
+
+    /// What orders events of one moment, but for how many sends came before.
+    pub fn kind(&self) -> u64 {
+        self.order >> SEQUENCE_BITS
+    }
+
+    /// The message behind its next port at `at`.
+    pub fn passed(self, at: Picos) -> Event {
+        Event { at, order: self.order + (1 << (SEQUENCE_BITS + 11)), ..self }
+    }
 }
 
-/// Events to come.
-#[derive(Debug, Default)]
-pub(super) struct Events {
-    heap: BinaryHeap<Reverse<(Key, u32, u32)>>,
-    messages: Vec<Option<Message>>,
-    free: Vec<u32>,
+/// Most ports of a route that are told apart.
+pub(super) const MAX_HOPS: usize = 0xfff;
+
+/// Most threads of control of a device, and devices of a chip, that are told apart.
+pub(super) const MAX_THREADS: usize = 0xff;
+
+#[derive(Debug)]
+struct Entry<M> {
+    event: Event,
+    mail: M,
 }
 
-impl Events {
-    pub fn wake(&mut self, at: Picos, device: u32, thread: u32) {
-        let origin = Origin { core: 0, thread, sequence: 0 };
-        self.heap.push(Reverse((Key { at, head: false, hop: 0, origin, id: device }, device, thread)));
+impl<M> PartialEq for Entry<M> {
+    fn eq(&self, other: &Self) -> bool {
+        self.event == other.event
+    }
+}
+
+impl<M> Eq for Entry<M> {}
+
+impl<M> PartialOrd for Entry<M> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<M> Ord for Entry<M> {
+    // The earliest event is on top of the heap.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.event.cmp(&self.event)
+    }
+}
+
+/// Events to come, with what messages carry.
+#[derive(Debug)]
+pub(super) struct Events<M> {
+    heap: BinaryHeap<Entry<M>>,
+}
+
+impl<M> Default for Events<M> {
+    fn default() -> Self {
+        Events { heap: BinaryHeap::new() }
+    }
+}
+
+impl<M> Events<M> {
+    pub fn push(&mut self, event: Event, mail: M) {
+        self.heap.push(Entry { event, mail });
     }
 
-    /// A new message whose head is at its first port at `at`.
-    pub fn send(&mut self, at: Picos, m: Message) {
-        let id = self.free.pop().unwrap_or(self.messages.len() as u32);
-        if id as usize == self.messages.len() {
-            self.messages.push(None);
+    /// When the next event is.
+    pub fn next(&self) -> Option<Picos> {
+        self.heap.peek().map(|e| e.event.at)
+    }
+
+    /// Takes the next event before `end`.
+    pub fn take(&mut self, end: Picos) -> Option<(Event, M)> {
+        let top = self.heap.peek()?;
+        if top.event.at >= end {
+            return None;
         }
-        self.messages[id as usize] = Some(m);
-        self.head(at, id);
+        self.heap.pop().map(|e| (e.event, e.mail))
     }
 
-    /// The head of a message goes on at `at`.
-    pub fn head(&mut self, at: Picos, id: u32) {
-        if let Some(m) = &self.messages[id as usize] {
-            let key = Key { at, head: true, hop: m.hop as u32, origin: m.origin, id };
-            self.heap.push(Reverse((key, id, 0)));
+    /// Every event in order.
+    pub fn sorted(&self) -> Vec<Event> {
+        let mut all: Vec<Event> = self.heap.iter().map(|e| e.event).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Moves all events by `shift`, and numbers messages as if threads had sent `sent` of them by thread in the meantime.
+    pub fn jump(&mut self, shift: Picos, sent: &[u64]) {
+        let mut all = std::mem::take(&mut self.heap).into_vec();
+        for Entry { event, .. } in &mut all {
+            event.at += shift;
+            if !event.wakes() {
+                event.order += sent.get(event.thread() as usize).copied().unwrap_or(0);
+            }
         }
-    }
-
-    pub fn message(&mut self, id: u32) -> Option<&mut Message> {
-        self.messages.get_mut(id as usize)?.as_mut()
-    }
-
-    /// Takes a message that has arrived.
-    pub fn take(&mut self, id: u32) -> Option<Message> {
-        let m = self.messages.get_mut(id as usize)?.take();
-        self.free.push(id);
-        m
-    }
-
-    pub fn next(&mut self) -> Option<(Picos, Event)> {
-        let Reverse((key, a, b)) = self.heap.pop()?;
-        Some((key.at, if key.head { Event::Head { message: a } } else { Event::Wake { device: a, thread: b } }))
+        self.heap = all.into();
     }
 }

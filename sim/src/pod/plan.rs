@@ -1,5 +1,7 @@
 //! What a pod works out about a program before it runs: who the peers are, which devices are alike, how long operations take.
 
+use std::sync::OnceLock;
+
 use rustc_hash::FxHashMap;
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::pod::{Groups, Peer, Table};
@@ -69,7 +71,7 @@ pub(super) struct Times<'a> {
     opts: &'a RunOptions,
     code: &'a Code,
     ops: FxHashMap<u32, &'a Node>,
-    known: Vec<Option<OpProfile>>,
+    known: Vec<OnceLock<OpProfile>>,
 }
 
 impl<'a> Times<'a> {
@@ -78,25 +80,27 @@ impl<'a> Times<'a> {
         code.each_op(&mut |op, node| {
             ops.insert(op, node);
         });
-        Times { program, chip, opts, code, ops, known: vec![None; program.ops.len()] }
+        Times { program, chip, opts, code, ops, known: program.ops.iter().map(|_| OnceLock::new()).collect() }
     }
 
     /// Cycles of an operation that starts on an idle device.
-    pub fn cycles(&mut self, op: u32) -> Result<u64, FaultKind> {
-        if let Some(Some(p)) = self.known.get(op as usize) {
+    pub fn cycles(&self, op: u32) -> Result<u64, FaultKind> {
+        let known = self.known.get(op as usize);
+        if let Some(p) = known.and_then(OnceLock::get) {
             return Ok(p.end - p.start);
         }
-        let Some(&node) = self.ops.get(&op) else {
+        let (Some(&node), Some(known)) = (self.ops.get(&op), known) else {
             return Err(FaultKind::Malformed(format!("operation {op} has no code")));
         };
         let profile = Engine::new(self.program, self.chip, self.opts, self.code, Shapes).time_operation(node)?;
         let cycles = profile.end - profile.start;
-        self.known[op as usize] = Some(profile);
+        // Another host thread may have found the same in the meantime.
+        known.get_or_init(|| profile);
         Ok(cycles)
     }
 
     /// Profiles of the operations that ran.
     pub fn finish(self) -> Vec<Option<OpProfile>> {
-        self.known
+        self.known.into_iter().map(OnceLock::into_inner).collect()
     }
 }

@@ -11,6 +11,7 @@
 mod advice;
 mod text;
 
+use crate::held::HeldArrays;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use tpusim_isa::chip::ChipSpec;
 use tpusim_isa::program::{OpInfo, Program};
@@ -247,6 +248,8 @@ pub struct Report {
     pub hbm_peak_bytes: u64,
     /// Bytes of HBM that programs may use.
     pub hbm_capacity_bytes: u64,
+    /// The largest arrays in HBM at the worst moment, largest first.
+    pub hbm_at_peak: Vec<HeldArrays>,
     /// Bytes of VMEM in use at the worst moment, per core.
     pub vmem_peak_bytes: u64,
     /// Bytes of VMEM per core.
@@ -318,6 +321,7 @@ impl Report {
             hbm_bandwidth_fraction: ratio(bandwidth, hbm_peak),
             hbm_peak_bytes: program.hbm_peak_bytes,
             hbm_capacity_bytes: *chip.hbm.usable_bytes_device,
+            hbm_at_peak: HeldArrays::of(program),
             vmem_peak_bytes: program.vmem_peak_bytes,
             vmem_capacity_bytes: *chip.vmem_bytes,
             vpu_peak_flops_per_s: lanes * clock,

@@ -5,6 +5,7 @@ use comfy_table::{Cell, CellAlignment, Color, LineStyle, Table};
 use tpusim_sim::profile::{Stall, Unit};
 
 use super::{Bound, OpReport, PerStall, PerUnit, Report, ratio};
+use crate::held;
 use crate::units::{grouped, memory, percent, percent_digits, seconds, si};
 
 /// Columns of the text.
@@ -56,6 +57,7 @@ impl Report {
                 out.push_str("* modelled: time from a formula, not from generated code\n");
             }
         }
+        out.push_str(&held::text(&self.hbm_at_peak, self.hbm_peak_bytes, self.hbm_capacity_bytes));
         out.push('\n');
         for sentence in &self.advice {
             wrap(sentence, &mut out);

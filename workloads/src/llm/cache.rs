@@ -36,7 +36,7 @@ pub(super) fn stores(stage: &Stage<'_>, context: i64) -> Vec<Store> {
         let mut store = |names: [&'static str; 2], heads, dim, cut: &[Axis]| {
             let cut = vec![Vec::new(), BATCH.to_vec(), cut.to_vec(), Vec::new(), Vec::new()];
             let name = if local { names[1] } else { names[0] };
-            list.push(Store { name, dims: [count, b.batch, heads, b.held(context), dim], cut });
+            list.push(Store { name, dims: [count, b.batch, heads, b.cached_positions(context), dim], cut });
         };
         match m.latent {
             Some(l) => {
@@ -84,14 +84,14 @@ fn dot(f: F<'_, '_>, a: ValueId, b: ValueId, over: (i64, i64)) -> ValueId {
 
 impl Block<'_> {
     /// Positions of the layer's cache, of `context`: a window goes round in as many as it sees.
-    pub(super) fn held(&self, context: i64) -> i64 {
+    pub(super) fn cached_positions(&self, context: i64) -> i64 {
         self.window.map_or(context, |w| w.min(context))
     }
 
     /// What a layer's cache keeps of the tokens at hand, `(batch, key heads, tokens, channels)`: the last ones that it holds, each at its position
     /// modulo the cache's length.
     pub(super) fn cached(&self, f: F<'_, '_>, t: &mut Tape<'_>, context: i64) -> Vec<ValueId> {
-        let (n, held) = (self.seq, self.held(context));
+        let (n, held) = (self.seq, self.cached_positions(context));
         let all = self.made(f, t);
         if n <= held {
             return all;

@@ -230,7 +230,7 @@ pub(super) fn forward(f: F<'_, '_>, s: &Sizes, q: ValueId, k: ValueId, v: ValueI
     let o = TensorType::new([s.batch, s.seq, heads, s.value], dtype);
     let log = TensorType::new([s.batch, heads, s.seq], DType::F32);
     let results = [(o, of_q), (log, of_rows)];
-    let done = s.mesh.manual(f, Axis::Context, &operands, &results, |f, args| {
+    let done = s.mesh.manual(f, &[Axis::Context], &operands, &results, |f, args| {
         let &[queries, keys, q, k, v, all_k, all_v] = args else { return Vec::new() };
         let own = [q, k, v].map(|x| w.apart(f, x));
         let &[o, log] = Attention::call(f, &own, w.form(true)).as_slice() else { return Vec::new() };
@@ -283,7 +283,7 @@ pub(super) fn backward(f: F<'_, '_>, s: &Sizes, known: Known, go: ValueId) -> [V
     ];
     let dtype = f.ty(q).dtype;
     let results = [(f.ty(q), of_q), (f.ty(k), of_k.clone()), (f.ty(v), of_k)];
-    let done = s.mesh.manual(f, Axis::Context, &operands, &results, |f, args| {
+    let done = s.mesh.manual(f, &[Axis::Context], &operands, &results, |f, args| {
         let &[device, queries, keys, q, k, v, all_k, all_v, o, log, go] = args else { return Vec::new() };
         let [own_q, own_k, own_v, own_o, own_go] = [q, k, v, o, go].map(|x| w.apart(f, x));
         let heads = s.kv_heads * s.group;

@@ -13,7 +13,6 @@ use super::math;
 use super::mesh::{Axis, BATCH, Mesh, POSITIONS};
 use super::models::Model;
 use super::narrow::{Of, Products};
-use super::stage::Tables;
 use super::weights::Named;
 
 /// What a layer keeps for its backward pass, beside its input.

@@ -6,12 +6,12 @@ use tpusim_isa::num::DType;
 use super::mesh::{Axis, Cut, Mesh};
 
 impl Mesh {
-    /// Runs `body` on every place of `axis`, on its parts of `operands`, which are cut as the second of each says; gives results of these
-    /// types, put together as they are cut. Along the other axes it is about whole arrays.
+    /// Runs `body` on every place of `axes`, on its parts of `operands`, which are cut as the second of each says, by these axes first; gives
+    /// results of these types, put together as they are cut. Along the other axes it is about whole arrays.
     pub(super) fn manual<'m>(
         &self,
         f: &mut FuncBuilder<'m>,
-        axis: Axis,
+        axes: &[Axis],
         operands: &[(ValueId, Cut)],
         results: &[(TensorType, Cut)],
         body: impl FnOnce(&mut FuncBuilder<'m>, &[ValueId]) -> Vec<ValueId>,
@@ -19,8 +19,10 @@ impl Mesh {
         let (values, cuts): (Vec<ValueId>, Vec<&Cut>) = operands.iter().map(|(v, cut)| (*v, cut)).unzip();
         let part = |(v, cut): (&ValueId, &&Cut)| {
             let mut ty = f.ty(*v);
-            let own = ty.dims.iter_mut().zip(cut.iter()).filter(|(_, axes)| axes.contains(&axis));
-            own.for_each(|(n, _)| *n /= self.size(axis).max(1));
+            for (n, cut) in ty.dims.iter_mut().zip(cut.iter()) {
+                let own: Vec<Axis> = cut.iter().filter(|a| axes.contains(a)).copied().collect();
+                *n /= self.parts(&own).max(1);
+            }
             ty
         };
         let args: Vec<TensorType> = values.iter().zip(&cuts).map(part).collect();
@@ -28,10 +30,11 @@ impl Mesh {
             let all: Vec<String> = cuts.map(|cut| self.dims(cut)).collect();
             Attr::Opaque(format!("sdy.sharding_per_value<[{}]>", all.join(", ")))
         };
+        let named: Vec<String> = self.larger(axes).map(|a| format!("\"{}\"", a.name())).collect();
         let attrs = [
             ("in_shardings", list(&mut cuts.into_iter())),
             ("out_shardings", list(&mut results.iter().map(|(_, cut)| cut))),
-            ("manual_axes", Attr::Opaque(format!("sdy<manual_axes{{\"{}\"}}>", axis.name()))),
+            ("manual_axes", Attr::Opaque(format!("sdy<manual_axes{{{}}}>", named.join(", ")))),
         ];
         let region = f.region(&args, body);
         let types: Vec<TensorType> = results.iter().map(|(ty, _)| ty.clone()).collect();
@@ -45,13 +48,18 @@ impl Mesh {
             *n /= self.size(axis).max(1);
         }
         let along = ("scatter_dimension", Attr::Int(d as i64, Type::Scalar(DType::I64)));
-        reduced(f, Opcode::ReduceScatter, axis, x, Some(along), ty)
+        reduced(f, Opcode::ReduceScatter, &[axis], x, Some(along), ty)
     }
 
-    /// Inside of a computation that is manual along `axis`: the sum of all devices' `x`.
-    pub(super) fn all_reduce(&self, f: &mut FuncBuilder<'_>, axis: Axis, x: ValueId) -> ValueId {
-        let ty = f.ty(x);
-        reduced(f, Opcode::AllReduce, axis, x, None, ty)
+    /// Inside of a computation that is manual along `axes`: the sum of all devices' `x`.
+    pub(super) fn all_reduce(&self, f: &mut FuncBuilder<'_>, axes: &[Axis], x: ValueId) -> ValueId {
+        let (ty, axes) = (f.ty(x), self.larger(axes).collect::<Vec<_>>());
+        if axes.is_empty() { x } else { reduced(f, Opcode::AllReduce, &axes, x, None, ty) }
+    }
+
+    /// Those of `axes` that have more than one place.
+    fn larger(&self, axes: &[Axis]) -> impl Iterator<Item = Axis> {
+        axes.iter().copied().filter(|a| self.size(*a) > 1)
     }
 
     /// Inside of a computation that is manual along `axis`: the `x` of the device `by` places before along it; zeros where there is none,
@@ -82,13 +90,13 @@ fn channel(x: ValueId) -> Attr {
 fn reduced(
     f: &mut FuncBuilder<'_>,
     opcode: Opcode,
-    axis: Axis,
+    axes: &[Axis],
     x: ValueId,
     more: Option<(&str, Attr)>,
     ty: TensorType,
 ) -> ValueId {
-    let along = Attr::Opaque(format!("stablehlo.axis_ref<name = \"{}\">", axis.name()));
-    let groups = ReplicaGroups::MeshAxes(Box::new(Attr::Symbol("mesh".to_owned())), vec![along]);
+    let along = axes.iter().map(|a| Attr::Opaque(format!("stablehlo.axis_ref<name = \"{}\">", a.name())));
+    let groups = ReplicaGroups::MeshAxes(Box::new(Attr::Symbol("mesh".to_owned())), along.collect());
     let mut attrs = vec![
         ("replica_groups", Attr::Groups(groups)),
         ("channel_handle", channel(x)),

@@ -8,6 +8,8 @@
 //!
 //! What is outside of the pipeline, as embedding, loss, and layers of another kind, every place of the axis does for a part of the batch.
 //!
+//! Copies of the pipeline each have their part of the batch, and add up their gradients once, at the end.
+//!
 //! Parts lie spread over stages. With each iteration they move by a stage towards the first, which takes those that arrive, while the
 //! last one puts those that are done where the others were. The backward pass is all this from its end to its beginning.
 
@@ -122,17 +124,19 @@ pub(super) struct Pipeline<'a> {
     /// The layers that a part goes through in one iteration.
     stage: Stage<'a>,
     mesh: Mesh,
+    /// The mesh of all devices.
+    whole: Mesh,
     stages: i64,
     parts: i64,
     rounds: i64,
 }
 
 impl<'a> Pipeline<'a> {
-    /// The pipeline of the layers `all`, whose blocks are of a part of the batch.
-    pub fn new(o: &Options, all: &Stage<'a>) -> Self {
+    /// The pipeline of the layers `all`, whose blocks are of a part of the batch, on a mesh that is part of the mesh `whole`.
+    pub fn new(o: &Options, whole: Mesh, all: &Stage<'a>) -> Self {
         let (stages, rounds) = (o.mesh.pipeline, o.repeats);
         let stage = Stage { layers: all.layers / stages.saturating_mul(rounds).max(1), ..all.clone() };
-        Pipeline { stage, mesh: o.mesh, stages, parts: o.parts(), rounds }
+        Pipeline { stage, mesh: o.mesh, whole, stages, parts: o.parts(), rounds }
     }
 
     /// Sizes of the dimensions that stack `layers` layers, in order, and how they are cut.
@@ -288,8 +292,8 @@ impl<'a> Pipeline<'a> {
             let first = place.firsts.map(|all| element(f, all, t));
             let (y, made) = self.stage.forward(f, stacks, Around { tables: &tables, first }, x);
             f.name("pipeline/hand_on");
-            let moving = self.mesh.shifted(f, Axis::Pipeline, y, 1, self.rounds > 1);
-            let towards = self.mesh.shifted(f, Axis::Pipeline, arrived, -1, false);
+            let moving = self.whole.shifted(f, Axis::Pipeline, y, 1, self.rounds > 1);
+            let towards = self.whole.shifted(f, Axis::Pipeline, arrived, -1, false);
             let is_last = self.is_stage(f, &place, self.stages - 1);
             let put = f.select(is_last, y, towards);
             let parts = put_layer(f, *parts, put, slot);
@@ -344,12 +348,12 @@ impl<'a> Pipeline<'a> {
             let put = layer_of(f, *parts, slot);
             let nothing = f.splat(f.ty(put), 0.0);
             let is_last = self.is_stage(f, &place, self.stages - 1);
-            let from_next = self.mesh.shifted(f, Axis::Pipeline, *moving, -1, self.rounds > 1);
+            let from_next = self.whole.shifted(f, Axis::Pipeline, *moving, -1, self.rounds > 1);
             let done = f.select(is_last, put, nothing);
             let dy = f.add(from_next, done);
             let dy = b.spread(f, dy);
             let towards = f.select(is_last, nothing, put);
-            let arrived = self.mesh.shifted(f, Axis::Pipeline, towards, 1, false);
+            let arrived = self.whole.shifted(f, Axis::Pipeline, towards, 1, false);
             let at = place.firsts.map(|all| element(f, all, t));
             let kept: Vec<ValueId> = kept.iter().map(|all| layer_of(f, *all, t)).collect();
             let (dx, made) = self.stage.backward(f, stacks, Around { tables: &tables, first: at }, &kept, dy);

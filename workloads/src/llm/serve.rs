@@ -285,7 +285,7 @@ impl Served<'_> {
                         f.binary_scalar(Opcode::Add, first, before as f64)
                     }
                 };
-                let held = b.held(self.context);
+                let held = b.cached_positions(self.context);
                 let slot = position.map(|p| match held < self.context {
                     true => f.binary_scalar(Opcode::Remainder, p, held as f64),
                     false => p,

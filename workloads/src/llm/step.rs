@@ -9,7 +9,7 @@ use tpusim_isa::num::DType;
 use super::context;
 use super::layer::Block;
 use super::math;
-use super::mesh::{Axis, BATCH, Cut, POSITIONS, ROWS};
+use super::mesh::{Axis, BATCH, Cut, Mesh, POSITIONS, ROWS};
 use super::optimizer::{corrections, update};
 use super::pipeline::{Pipeline, Place};
 use super::stage::{Around, Stage, Tables, counted, layer_of, stages};
@@ -20,12 +20,17 @@ use crate::draw::Draw;
 
 type F<'a, 'm> = &'a mut FuncBuilder<'m>;
 
+/// Axes whose places compute by themselves in a step with a pipeline.
+const PLACES: &[Axis] = &[Axis::Pipeline, Axis::Data];
+
 /// What cuts the vocabulary of logits.
 const VOCABULARY: &[Axis] = &[Axis::Tensor];
 
 /// What one step is written from.
 pub(super) struct Step<'a> {
     pub o: &'a Options,
+    /// What one copy of a pipeline computes, else all.
+    one: Options,
     pub block: Block<'a>,
     /// Layers that are alike, in order.
     pub stages: Vec<Stage<'a>>,
@@ -47,10 +52,17 @@ pub(super) fn build(m: &Model, o: &Options) -> Result<Verified<Module>, Workload
 impl<'a> Step<'a> {
     /// The layers and weights of `m`.
     pub fn new(m: &'a Model, o: &'a Options) -> Step<'a> {
+        // Copies of a pipeline compute by themselves.
+        let one = match o.mesh {
+            Mesh { pipeline: 2.., data, .. } => {
+                Options { batch: o.batch / data, mesh: Mesh { data: 1, ..o.mesh }, ..*o }
+            }
+            _ => *o,
+        };
         let block = Block {
             model: m,
-            mesh: o.mesh,
-            batch: o.batch / o.parts(),
+            mesh: one.mesh,
+            batch: one.batch / one.parts(),
             seq: o.seq,
             tile: o.tile(),
             dtype: o.dtype,
@@ -62,9 +74,9 @@ impl<'a> Step<'a> {
             experts: None,
         };
         // Devices of a pipeline share the work outside of it.
-        let rows = if o.mesh.pipeline > 1 { o.batch / o.mesh.pipeline } else { block.batch };
+        let rows = if one.mesh.pipeline > 1 { one.batch / one.mesh.pipeline } else { block.batch };
         let outside = Block { batch: rows, ..block };
-        Step { o, block: outside, stages: stages(m, o, block, outside), model: of_model(m, &o.mesh) }
+        Step { o, one, block: outside, stages: stages(m, &one, block, outside), model: of_model(m, &o.mesh) }
     }
 }
 
@@ -94,7 +106,7 @@ impl Step<'_> {
         to: Option<usize>,
     ) -> Result<ValueId, WorkloadError> {
         for (n, axes) in ty.dims.iter().zip(cut) {
-            let parts = self.block.mesh.parts(axes);
+            let parts = self.o.mesh.parts(axes);
             if n % parts != 0 {
                 let text = format!("the mesh cuts a dimension of {n} of `{name}` ({ty}) into {parts} parts");
                 return Err(WorkloadError::Combination(text));
@@ -104,7 +116,7 @@ impl Step<'_> {
         if let Some(to) = to {
             attrs.set("tf.aliasing_output", Attr::Int(to as i64, Type::Scalar(DType::I32)));
         }
-        if let Some(text) = self.block.mesh.sharding(cut) {
+        if let Some(text) = self.o.mesh.sharding(cut) {
             attrs.set("sdy.sharding", Attr::Opaque(text));
         }
         Ok(f.param_with(name, ty, attrs))
@@ -210,7 +222,8 @@ impl Step<'_> {
         (means, loss)
     }
 
-    /// As [`Self::gradients`], with layers in the stages of a pipeline: every place of that axis has its layers and a part of the rest.
+    /// As [`Self::gradients`], with layers in the stages of a pipeline: every place of that axis has its layers and a part of the rest,
+    /// and every copy of the model its part of the batch.
     fn staged(
         &self,
         f: F<'_, '_>,
@@ -229,7 +242,7 @@ impl Step<'_> {
         let summed = weights.iter().map(|w| TensorType::new(f.dims(*w), self.block.gradient));
         let mut results: Vec<(TensorType, Cut)> = summed.zip(cuts.iter().cloned()).collect();
         results.push((none.clone(), Vec::new()));
-        let mut done = mesh.manual(f, Axis::Pipeline, &operands, &results, |f, args| {
+        let mut done = mesh.manual(f, PLACES, &operands, &results, |f, args| {
             let (places, args) = args.split_at(own.min(args.len()));
             let [weights @ .., tokens, targets] = args else { return Vec::new() };
             let place = Place::of(f, places);
@@ -239,13 +252,15 @@ impl Step<'_> {
             let (mut all, loss) = self.gradients(f, stacks, &outer, (*tokens, *targets), Some(&place));
             f.name("pipeline/sum");
             // Summed over the other axes first, of which each device keeps its part.
-            for (x, cut) in
-                all.iter_mut().zip(&cuts).filter(|(_, cut)| !cut.iter().flatten().any(|a| *a == Axis::Pipeline))
-            {
-                let own = self.held(f, *x, cut);
-                *x = mesh.all_reduce(f, Axis::Pipeline, own);
+            for (x, cut) in all.iter_mut().zip(&cuts) {
+                if cut.iter().flatten().any(|a| *a == Axis::Pipeline) {
+                    *x = mesh.all_reduce(f, &[Axis::Data], *x);
+                } else {
+                    let own = self.held(f, *x, cut);
+                    *x = mesh.all_reduce(f, PLACES, own);
+                }
             }
-            all.push(mesh.all_reduce(f, Axis::Pipeline, loss));
+            all.push(mesh.all_reduce(f, PLACES, loss));
             all
         });
         let loss = done.pop();
@@ -317,7 +332,7 @@ impl Step<'_> {
             .collect();
         // The last layers that are alike are those in a pipeline.
         let (before, flow) = match (place, self.stages.split_last()) {
-            (Some(place), Some((last, before))) => (before, Some((place, Pipeline::new(self.o, last)))),
+            (Some(place), Some((last, before))) => (before, Some((place, Pipeline::new(&self.one, self.o.mesh, last)))),
             _ => (self.stages.as_slice(), None),
         };
         let around = Around { tables: &tables, first: None };
@@ -381,7 +396,8 @@ impl Step<'_> {
         let right = f.reduce(ReduceKind::Sum, right, &[2]);
         let each = f.binary(Opcode::Subtract, log_sum, right);
         let total = f.reduce(ReduceKind::Sum, each, &[0, 1]);
-        let share = 1.0 / (b.batch * b.mesh.pipeline * b.seq) as f64;
+        let rows = if b.mesh.pipeline > 1 { self.o.batch } else { b.batch };
+        let share = 1.0 / (rows * b.seq) as f64;
         let loss = f.binary_scalar(Opcode::Multiply, total, share);
 
         f.name("loss/gradient");

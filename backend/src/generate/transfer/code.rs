@@ -183,6 +183,16 @@ impl<'g, 'c> Control<'g, 'c> {
     pub fn digit(&mut self, to: SReg, from: SReg, ring: Ring) {
         let (c, low) = (i32::from(self.reg(HELD - 1).0), i32::from(self.reg(HELD - 2).0));
         let (to, from, size) = (i32::from(to.0), i32::from(from.0), ring.size as i32);
+        if ring.kinds > 1 {
+            // place mod kinds * (size / kinds) + place / kinds
+            self.instr(Op::SLi, &[c, ring.kinds as i32 - 1]);
+            self.instr(Op::SAnd, &[low, from, c]);
+            self.instr(Op::SMuli, &[low, low, (ring.size / ring.kinds) as i32]);
+            self.instr(Op::SLi, &[c, ring.kinds.ilog2() as i32]);
+            self.instr(Op::SShr, &[to, from, c]);
+            self.instr(Op::SAdd, &[to, to, low]);
+            return;
+        }
         if ring.closed {
             self.instr(Op::SAddi, &[to, from, 0]);
             return;

@@ -170,6 +170,11 @@ impl Builder<'_> {
             let y = self.reduce_dims(how, x, dims, dtype, name, site);
             return self.reshape(y, &Shape { dims: out, dtype }, name, site.clone());
         }
+        if let &[d] = dims
+            && let Some(y) = self.few_rows(how, x, d, name, site)
+        {
+            return y;
+        }
         if dims.len() == 1 || !dims.contains(&last) {
             return self.push(
                 NodeOp::Reduce(how, dims.to_vec()),

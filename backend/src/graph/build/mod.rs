@@ -6,6 +6,7 @@ mod contract;
 mod conv_window;
 mod convolution;
 mod dynamic;
+mod few_rows;
 mod function;
 mod gamma;
 mod gather;
@@ -13,6 +14,7 @@ mod implicit;
 mod linalg;
 mod lookup;
 mod make;
+mod one_hot;
 mod ops;
 mod order;
 mod quantized;
@@ -31,6 +33,7 @@ use rustc_hash::FxHashMap;
 use tpusim_isa::num::{DType, DTypeKind};
 
 use super::attention::Fused;
+use super::narrow::narrow_operands;
 use super::{Graph, Node, NodeId, own_operands};
 use crate::hlo::{Block, Func, LocId, Module, Op, Opcode, ValueId, Verified};
 use crate::lower::math::{MapOp, holds};
@@ -125,6 +128,7 @@ pub fn from_module_with(module: &Verified<Module>, options: GraphOptions<'_>) ->
     b.graph.outputs = outputs.into_iter().map(|v| b.output(v)).collect();
     b.graph.prune(true);
     b.graph.separate_outputs();
+    narrow_operands(&mut b.graph);
     own_operands(&mut b.graph, false);
     Ok(b.graph)
 }

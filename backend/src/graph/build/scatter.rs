@@ -66,6 +66,11 @@ impl Builder<'_> {
         let (arrays, updates) = (nodes(arrays), nodes(updates));
         let shapes: Vec<Shape> =
             arrays.iter().map(|&a| Shape { dims: self.node(a).dims.clone(), dtype: self.node(a).dtype }).collect();
+        if let (&[Value::One(array)], &[update]) = (&results[..], &updates[..])
+            && let Some(y) = self.one_hot(op, d, array, *indices, update, site)
+        {
+            return Ok(vec![Value::One(y)]);
+        }
         let n = arrays.len();
         let u = self.updates(op, d, &arrays, *indices, &updates, site)?;
         let rows = Windows::new(1, u.window.iter().copied(), u.unit);
