@@ -5,7 +5,9 @@
 //! that no product and no mask of tokens by experts by capacity is needed, rows move by index: to a slot of an expert from its token, to a
 //! token from its slots. Both directions are gathers, in the gradient too, where each is the other's.
 //!
-//! Rows of experts are `(experts, groups, capacity, channels)`. From cut by groups to cut by experts they go all to all.
+//! Rows of experts are `(experts, groups, capacity, channels)`. From cut by groups to cut by experts they go all to all. Where a sequence has
+//! one token, as in decoding, most of that room would be empty: devices that share experts then see all of each other's tokens, each takes
+//! those that visit its own experts, and what these give is added up over the devices.
 
 use tpusim_backend::hlo::{Attr, DotDims, FuncBuilder, GatherDims, Opcode, ReduceKind, TensorType, ValueId};
 use tpusim_isa::num::DType;
@@ -39,15 +41,21 @@ pub(super) struct Dispatch {
     pub tokens: i64,
     /// How unequally experts are liked.
     pub imbalance: Option<Imbalance>,
+    /// Whether devices that share experts see each other's tokens: a group is theirs together.
+    pub together: bool,
 }
 
 type F<'a, 'm> = &'a mut FuncBuilder<'m>;
 
-const GROUPED: &[&[Axis]] = &[&[], BATCH, &[], &[]];
 const PLACED: &[&[Axis]] = &[&[Axis::Expert], &[Axis::Data, Axis::Fsdp], &[], &[]];
 const HIDDEN: &[&[Axis]] = &[&[Axis::Expert], &[Axis::Data, Axis::Fsdp], &[], &[Axis::Tensor]];
 
 impl Dispatch {
+    /// Axes that cut groups.
+    fn axes(&self) -> &'static [Axis] {
+        if self.together { &[Axis::Data, Axis::Fsdp] } else { BATCH }
+    }
+
     /// Choices of a group.
     pub fn choices(&self) -> i64 {
         self.tokens.saturating_mul(self.experts.active)
@@ -236,25 +244,33 @@ impl Block<'_> {
     /// Rows of tokens `(batch, seq, d)` in the slots of the experts.
     fn dispatch(&self, f: F<'_, '_>, d: &Dispatch, x: ValueId, token: ValueId) -> ValueId {
         let x = f.reshape(x, &[d.groups, d.tokens, self.model.d]);
+        let x = self.in_groups(f, d, x);
         let rows = take(f, x, token, None);
         let [e, g, c, n] = d.rows(self.model.d);
         let rows = f.reshape(rows, &[g, e, c, n]);
-        self.place(f, rows)
+        self.place(f, d, rows)
+    }
+
+    /// Values by group and token, whole on each device that works on the group.
+    pub(super) fn in_groups(&self, f: F<'_, '_>, d: &Dispatch, x: ValueId) -> ValueId {
+        if d.together { self.mesh.constrain(f, x, &[d.axes(), &[], &[]]) } else { x }
     }
 
     /// Values by slot `(groups, experts, capacity, ..)` to where the experts are `(experts, groups, capacity, ..)`.
-    fn place(&self, f: F<'_, '_>, x: ValueId) -> ValueId {
+    fn place(&self, f: F<'_, '_>, d: &Dispatch, x: ValueId) -> ValueId {
         let rank = f.dims(x).len();
         let order: Vec<i64> = [1, 0].into_iter().chain(2..rank as i64).collect();
-        let x = f.transpose(x, &order);
-        let x = self.mesh.constrain(f, x, &GROUPED[..rank.min(4)]);
+        let mut x = f.transpose(x, &order);
+        if !d.together {
+            x = self.mesh.constrain(f, x, &[&[], d.axes(), &[], &[]][..rank.min(4)]);
+        }
         self.mesh.constrain(f, x, &PLACED[..rank.min(4)])
     }
 
     /// The opposite of [`Self::place`].
-    pub(super) fn back(&self, f: F<'_, '_>, x: ValueId) -> ValueId {
+    pub(super) fn back(&self, f: F<'_, '_>, d: &Dispatch, x: ValueId) -> ValueId {
         let rank = f.dims(x).len();
-        let x = self.mesh.constrain(f, x, &GROUPED[..rank.min(4)]);
+        let x = self.mesh.constrain(f, x, &[&[], d.axes(), &[], &[]][..rank.min(4)]);
         let order: Vec<i64> = [1, 0].into_iter().chain(2..rank as i64).collect();
         f.transpose(x, &order)
     }
@@ -263,7 +279,7 @@ impl Block<'_> {
         f.name("layer/experts/dispatch");
         let [e, g, c, _] = d.rows(1);
         let scale = f.reshape(routed.scale, &[g, e, c]);
-        self.place(f, scale)
+        self.place(f, d, scale)
     }
 
     /// Rows by how much they count.
@@ -277,8 +293,11 @@ impl Block<'_> {
 
     /// Sums of the rows of each token's slots `(batch, seq, d)`.
     fn combine(&self, f: F<'_, '_>, d: &Dispatch, y: ValueId, slot: ValueId) -> ValueId {
-        let y = self.back(f, y);
         let (g, n, k) = (d.groups, self.model.d, d.experts.active);
+        if d.together {
+            return self.added_up(f, d, y, slot);
+        }
+        let y = self.back(f, d, y);
         let y = f.reshape(y, &[g, d.experts.count * d.capacity(), n]);
         let rows = take(f, y, slot, None);
         let rows = f.reshape(rows, &[g, d.tokens, k, n]);
@@ -289,6 +308,34 @@ impl Block<'_> {
             sum = Some(sum.map_or(row, |s| f.add(s, row)));
         }
         let sum = f.convert(sum.unwrap_or(rows), self.dtype);
+        let y = f.reshape(sum, &[self.batch, self.seq, n]);
+        self.mesh.constrain(f, y, &[BATCH, &[], &[]])
+    }
+    /// As [`Self::combine`], a product with the slots of each token, so that devices add up what their own experts give.
+    fn added_up(&self, f: F<'_, '_>, d: &Dispatch, y: ValueId, slot: ValueId) -> ValueId {
+        let [e, g, c, n] = d.rows(self.model.d);
+        f.name("layer/experts/combine");
+        let slots = TensorType::new([g, d.tokens, e, c], DType::I32);
+        let (expert, place) = (f.iota(slots.clone(), 2), f.iota(slots.clone(), 3));
+        let first = f.binary_scalar(Opcode::Multiply, expert, c as f64);
+        let number = f.add(first, place);
+        let slot = f.reshape(slot, &[g, d.tokens, d.experts.active]);
+        let mut mine: Option<ValueId> = None;
+        for j in 0..d.experts.active {
+            let one = f.slice(slot, &[0, 0, j], &[g, d.tokens, j + 1]);
+            let one = f.reshape(one, &[g, d.tokens]);
+            let one = f.broadcast_along(one, &[0, 1], &slots.dims);
+            let hit = f.compare("EQ", number, one);
+            mine = Some(mine.map_or(hit, |m| f.binary(Opcode::Or, m, hit)));
+        }
+        let Some(mine) = mine else { return y };
+        let mine = f.convert(mine, self.dtype);
+        let mine = self.mesh.constrain(f, mine, &[d.axes(), &[], &[Axis::Expert], &[]]);
+        // Slots are numbered through all experts, whose parts lie together on a device.
+        let y = f.transpose(y, &[1, 0, 2, 3]);
+        let (mine, y) = (f.reshape(mine, &[g, d.tokens, e * c]), f.reshape(y, &[g, e * c, n]));
+        let dims = DotDims { lhs_batch: vec![0], rhs_batch: vec![0], lhs_contract: vec![2], rhs_contract: vec![1] };
+        let sum = f.dot_general(mine, y, dims, self.dtype);
         let y = f.reshape(sum, &[self.batch, self.seq, n]);
         self.mesh.constrain(f, y, &[BATCH, &[], &[]])
     }
