@@ -6,7 +6,9 @@
 //! token from its slots. Both directions are gathers, in the gradient too, where each is the other's.
 //!
 //! Rows of experts are `(experts, groups, capacity, channels)`. From cut by groups to cut by experts they go all to all, each of the devices
-//! that share tensors with its part of the channels, as in MaxText (`activation_embed_moe`).
+//! that share tensors with its part of the channels, as in MaxText (`activation_embed_moe`). Where a sequence has one token, as in decoding,
+//! most of that room would be empty: devices that share experts then see all of each other's tokens, each takes those that visit its own
+//! experts, and what these give is added up over the devices.
 
 use tpusim_backend::hlo::{Attr, DotDims, FuncBuilder, GatherDims, Opcode, ReduceKind, TensorType, ValueId};
 use tpusim_isa::num::DType;
@@ -40,6 +42,8 @@ pub(super) struct Dispatch {
     pub tokens: i64,
     /// How unequally experts are liked.
     pub imbalance: Option<Imbalance>,
+    /// Whether devices that share experts see each other's tokens: a group is theirs together.
+    pub together: bool,
 }
 
 type F<'a, 'm> = &'a mut FuncBuilder<'m>;
@@ -51,6 +55,7 @@ type Rows = [&'static [Axis]; 4];
 const GROUPS: &[Axis] = &[Axis::Data, Axis::Fsdp, Axis::Context, Axis::Expert];
 const OTHERS: &[Axis] = &[Axis::Data, Axis::Fsdp, Axis::Context];
 const GROUPED: Rows = [&[], GROUPS, &[], &[Axis::Tensor]];
+const TOGETHER: Rows = [&[], OTHERS, &[], &[]];
 const PLACED: Rows = [&[Axis::Expert], OTHERS, &[], &[Axis::Tensor]];
 /// What several products read is gathered once for all of them.
 const READ: Rows = [&[Axis::Expert], OTHERS, &[], &[]];
@@ -157,7 +162,7 @@ impl Block<'_> {
         let a = self.scaled(f, a, scale);
         let down = self.weight(f, t, "experts_down");
         let y = self.dot(f, (a, Of::Value), (down, Of::Value), by_expert((&[3], &[1])), self.dtype);
-        let y = self.held(f, y, PLACED);
+        let y = self.cut_rows(f, y, PLACED);
         self.combine(f, d, y, routed.slot)
     }
 
@@ -201,7 +206,7 @@ impl Block<'_> {
         };
         let (one, two) = (back(f, "experts_up", du), back(f, "experts_gate", dg));
         let dx = f.add(one, two);
-        let dx = self.held(f, dx, PLACED);
+        let dx = self.cut_rows(f, dx, PLACED);
         f.name("layer/experts/dispatch/gradient");
         let dx = self.combine(f, d, dx, routed.slot);
         let more = self.router_gradient(f, t, grads, d, routed, d_scale);
@@ -277,26 +282,34 @@ impl Block<'_> {
     fn dispatch(&self, f: F<'_, '_>, d: &Dispatch, x: ValueId, token: ValueId) -> ValueId {
         // Channels instead of positions apart, as they will go to the experts.
         let channels: &[Axis] = if self.model.d % self.mesh.tensor.max(1) == 0 { &[Axis::Tensor] } else { &[] };
-        let x = self.mesh.constrain(f, x, &[BATCH, POSITIONS, channels]);
+        let x = if d.together { x } else { self.mesh.constrain(f, x, &[BATCH, POSITIONS, channels]) };
         let x = self.grouped(f, d, x);
+        let x = self.in_groups(f, d, x);
         let rows = take(f, x, token, None);
         let [e, g, c, n] = d.rows(self.model.d);
         let rows = f.reshape(rows, &[g, e, c, n]);
-        self.place(f, rows)
+        self.place(f, d, rows)
+    }
+
+    /// Values by group and token, whole on each device that works on the group.
+    pub(super) fn in_groups(&self, f: F<'_, '_>, d: &Dispatch, x: ValueId) -> ValueId {
+        if d.together { self.mesh.constrain(f, x, &[OTHERS, &[], &[]]) } else { x }
     }
 
     /// Values by slot `(groups, experts, capacity, ..)` to where the experts are `(experts, groups, capacity, ..)`.
-    fn place(&self, f: F<'_, '_>, x: ValueId) -> ValueId {
+    fn place(&self, f: F<'_, '_>, d: &Dispatch, x: ValueId) -> ValueId {
         let rank = f.dims(x).len();
         let order: Vec<i64> = [1, 0].into_iter().chain(2..rank as i64).collect();
-        let x = f.transpose(x, &order);
-        let x = self.held(f, x, GROUPED);
-        let x = self.held(f, x, PLACED);
-        self.held(f, x, READ)
+        let mut x = f.transpose(x, &order);
+        if !d.together {
+            x = self.cut_rows(f, x, GROUPED);
+            x = self.cut_rows(f, x, PLACED);
+        }
+        self.cut_rows(f, x, READ)
     }
 
     /// Rows, or what there is one of for each, cut; channels stay whole if the devices that share tensors do not divide them.
-    fn held(&self, f: F<'_, '_>, x: ValueId, [e, g, c, channels]: Rows) -> ValueId {
+    fn cut_rows(&self, f: F<'_, '_>, x: ValueId, [e, g, c, channels]: Rows) -> ValueId {
         let divides = self.model.d % self.mesh.tensor.max(1) == 0;
         let cut: Rows = [e, g, c, if divides { channels } else { &[] }];
         let rank = f.dims(x).len().min(cut.len());
@@ -304,9 +317,9 @@ impl Block<'_> {
     }
 
     /// The opposite of [`Self::place`].
-    pub(super) fn back(&self, f: F<'_, '_>, x: ValueId) -> ValueId {
+    pub(super) fn back(&self, f: F<'_, '_>, d: &Dispatch, x: ValueId) -> ValueId {
         let rank = f.dims(x).len();
-        let x = self.held(f, x, GROUPED);
+        let x = self.cut_rows(f, x, if d.together { TOGETHER } else { GROUPED });
         let order: Vec<i64> = [1, 0].into_iter().chain(2..rank as i64).collect();
         f.transpose(x, &order)
     }
@@ -315,7 +328,7 @@ impl Block<'_> {
         f.name("layer/experts/dispatch");
         let [e, g, c, _] = d.rows(1);
         let scale = f.reshape(routed.scale, &[g, e, c]);
-        self.place(f, scale)
+        self.place(f, d, scale)
     }
 
     /// Rows by how much they count.
@@ -329,8 +342,11 @@ impl Block<'_> {
 
     /// Sums of the rows of each token's slots `(batch, seq, d)`.
     fn combine(&self, f: F<'_, '_>, d: &Dispatch, y: ValueId, slot: ValueId) -> ValueId {
-        let y = self.back(f, y);
         let (g, n, k) = (d.groups, self.model.d, d.experts.active);
+        if d.together {
+            return self.added_up(f, d, y, slot);
+        }
+        let y = self.back(f, d, y);
         let y = f.reshape(y, &[g, d.experts.count * d.capacity(), n]);
         let rows = take(f, y, slot, None);
         let rows = f.reshape(rows, &[g, d.tokens, k, n]);
@@ -343,5 +359,33 @@ impl Block<'_> {
         let sum = f.convert(sum.unwrap_or(rows), self.dtype);
         let y = self.in_order(f, sum);
         self.spread(f, y)
+    }
+    /// As [`Self::combine`], a product with the slots of each token, so that devices add up what their own experts give.
+    fn added_up(&self, f: F<'_, '_>, d: &Dispatch, y: ValueId, slot: ValueId) -> ValueId {
+        let [e, g, c, n] = d.rows(self.model.d);
+        f.name("layer/experts/combine");
+        let slots = TensorType::new([g, d.tokens, e, c], DType::I32);
+        let (expert, place) = (f.iota(slots.clone(), 2), f.iota(slots.clone(), 3));
+        let first = f.binary_scalar(Opcode::Multiply, expert, c as f64);
+        let number = f.add(first, place);
+        let slot = f.reshape(slot, &[g, d.tokens, d.experts.active]);
+        let mut mine: Option<ValueId> = None;
+        for j in 0..d.experts.active {
+            let one = f.slice(slot, &[0, 0, j], &[g, d.tokens, j + 1]);
+            let one = f.reshape(one, &[g, d.tokens]);
+            let one = f.broadcast_along(one, &[0, 1], &slots.dims);
+            let hit = f.compare("EQ", number, one);
+            mine = Some(mine.map_or(hit, |m| f.binary(Opcode::Or, m, hit)));
+        }
+        let Some(mine) = mine else { return y };
+        let mine = f.convert(mine, self.dtype);
+        let mine = self.mesh.constrain(f, mine, &[OTHERS, &[], &[Axis::Expert], &[]]);
+        // Slots are numbered through all experts, whose parts lie together on a device.
+        let y = f.transpose(y, &[1, 0, 2, 3]);
+        let (mine, y) = (f.reshape(mine, &[g, d.tokens, e * c]), f.reshape(y, &[g, e * c, n]));
+        let dims = DotDims { lhs_batch: vec![0], rhs_batch: vec![0], lhs_contract: vec![2], rhs_contract: vec![1] };
+        let sum = f.dot_general(mine, y, dims, self.dtype);
+        let y = f.reshape(sum, &[self.batch, self.seq, n]);
+        self.mesh.constrain(f, y, &[BATCH, &[], &[]])
     }
 }

@@ -200,9 +200,11 @@ impl Options {
 impl Options {
     /// How the layers with experts spread their tokens.
     fn dispatch(&self, experts: Experts) -> Dispatch {
-        let groups = self.mesh.parts(mesh::BATCH).saturating_mul(self.mesh.context).max(1);
+        let together = self.seq == 1 && self.mesh.expert > 1;
+        let axes = if together { &[Axis::Data, Axis::Fsdp][..] } else { mesh::BATCH };
+        let groups = self.mesh.parts(axes).saturating_mul(self.mesh.context).max(1);
         let tokens = (self.batch / self.parts()).saturating_mul(self.seq) / groups;
-        Dispatch { experts, routing: self.routing, groups, tokens, imbalance: self.imbalance }
+        Dispatch { experts, routing: self.routing, groups, tokens, imbalance: self.imbalance, together }
     }
 
     fn check_experts(&self, m: &Model, e: Experts) -> Result<(), WorkloadError> {

@@ -98,7 +98,8 @@ impl Block<'_> {
             f.name("layer/router");
             let w = self.weight(f, t, "router");
             let logits = math::contract(f, h, w, (&[2], &[0]), DType::F32);
-            let mut logits = self.grouped(f, d, logits);
+            let logits = self.grouped(f, d, logits);
+            let mut logits = self.in_groups(f, d, logits);
             if let Some(i) = d.imbalance {
                 let liked = liked(f, i, d.experts.count);
                 let liked = f.broadcast_along(liked, &[2], &f.dims(logits));
@@ -205,7 +206,7 @@ impl Block<'_> {
     ) -> ValueId {
         f.name("layer/router/gradient");
         let (g, e, n) = (d.groups, d.experts.count, d.choices());
-        let d_scale = self.back(f, d_scale);
+        let d_scale = self.back(f, d, d_scale);
         let d_scale = f.reshape(d_scale, &[g, e * d.capacity()]);
         let (mut keys, mut values) = (routed.index, d_scale);
         if d.drops() {

@@ -16,9 +16,11 @@ mod backward;
 mod bodies;
 mod forward;
 mod geometry;
+mod jobs;
 mod mask;
 mod pairs;
 mod pipeline;
+mod scores;
 mod stages;
 mod transpose;
 
