@@ -25,6 +25,7 @@ const LONG: Options = Options {
     attention_block: None,
     products: tpusim_workloads::llm::Products::Plain,
     routing: Routing::Capacity(1.25),
+    imbalance: None,
 };
 
 fn check(m: &Model, options: &Options) {

@@ -360,6 +360,7 @@ impl Block<'_> {
         let y = self.in_order(f, sum);
         self.spread(f, y)
     }
+
     /// As [`Self::combine`], a product with the slots of each token, so that devices add up what their own experts give.
     fn added_up(&self, f: F<'_, '_>, d: &Dispatch, y: ValueId, slot: ValueId) -> ValueId {
         let [e, g, c, n] = d.rows(self.model.d);
