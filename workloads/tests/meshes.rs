@@ -8,7 +8,7 @@ use tpusim_backend::eval::{EvalOptions, Tensor, eval_module, eval_spmd};
 use tpusim_backend::hlo::{Attr, Block, Opcode};
 use tpusim_backend::partition::{assemble, cut, partition};
 use tpusim_isa::num::DType;
-use tpusim_workloads::llm::{Keep, Mesh, Model, Options, Remat, Routing, train_step};
+use tpusim_workloads::llm::{Keep, Mesh, Model, Options, Remat, Routing, Window, train_step};
 
 const LONG: Options = Options {
     batch: 4,
@@ -150,6 +150,27 @@ fn layers_in_stages() {
     ] {
         check(&model, &Options { mesh, batch, microbatches, remat, ..LONG });
     }
+}
+
+// Scores that are bounded, sinks, and windows of every other layer.
+#[test]
+fn windows_over_devices() {
+    let routing = Routing::Capacity(8.0);
+    let mesh = Mesh { fsdp: 2, context: 2, ..Mesh::ONE };
+    check(&small("gemma2-9b"), &Options { mesh, ..LONG });
+    check(&small("gpt-oss-120b"), &Options { mesh, routing, ..LONG });
+    let near = |layers: i64| {
+        let m = small("gemma2-9b");
+        Model { layers, window: m.window.map(|w| Window { size: 8, ..w }), ..m }
+    };
+    let mesh = Mesh { pipeline: 2, fsdp: 2, ..Mesh::ONE };
+    check(&near(4), &Options { mesh, microbatches: 4, batch: 8, ..LONG });
+    check(&near(8), &Options { mesh, microbatches: 4, batch: 8, repeats: 2, ..LONG });
+    let wrong = |m: Model, mesh: Mesh| train_step(&m, &Options { mesh, ..LONG }).unwrap_err().to_string();
+    let error = wrong(near(4), Mesh { context: 2, ..Mesh::ONE });
+    assert!(error.contains("see 8 of"), "{error}");
+    let error = wrong(near(6), Mesh { pipeline: 2, ..Mesh::ONE });
+    assert!(error.contains("pipeline"), "{error}");
 }
 
 #[test]
