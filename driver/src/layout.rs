@@ -4,8 +4,8 @@
 //! the sizes allow it. Slices go to the first axes that divide them, as frameworks have it: what lies between slices is slow. The rest
 //! of the axes is placed from the last, which changes fastest and usually talks most, to the first. An axis takes the torus axes whose
 //! lengths multiply to its size, the first of them fastest; where none do, it takes a factor of one, and what is left of that one goes
-//! to the next. A factor of a torus axis that wraps is every so manieth place, so that it is a ring as well, whose places all look
-//! alike, and what is left are neighbours; of a line it is a part.
+//! to the next. Half of a torus axis that wraps is every other place, so that it is a ring as well, whose places all look alike, and what
+//! is left are neighbours; other factors are parts next to each other.
 //!
 //! Where all-to-alls run along an axis that is different: a ring of all its devices is the worst place for them, since half of what is
 //! sent goes half way round. Such an axis is also tried as a box with sides along several torus axes, and of all layouts the one whose
@@ -212,7 +212,8 @@ fn take(free: &[Digit], size: u32) -> Option<(Vec<Digit>, Vec<Digit>)> {
     for d in &mut left {
         let part = gcd(wanted, d.size);
         if part > 1 {
-            let (own, rest) = if d.closed { d.far(part) } else { d.near(part) };
+            // Interleaved rings share links: two of them load these as a line does that is walked there and back, more of them more.
+            let (own, rest) = if d.closed && d.size / part == 2 { d.far(part) } else { d.near(part) };
             out.push(own);
             *d = rest;
             wanted /= part;
