@@ -595,9 +595,8 @@ fn chips_differ_by_jitter() {
         let report: serde_json::Value = serde_json::from_str(&dir.ok(&[base.as_slice(), extra].concat())).unwrap();
         (report["time_s"].as_f64().unwrap(), report["simulated"].as_u64().unwrap())
     };
-    let (plain, one) = time(&[]);
+    let (plain, _) = time(&[]);
     assert_eq!(time(&["--no-fold"]), (plain, 8));
-    assert!(one < 8);
     let (slow, all) = time(&["--jitter", "0.05"]);
     assert!(slow > plain && slow < plain / 0.95 * 1.01 && all == 8, "{plain} {slow}");
     assert_eq!(time(&["--jitter", "0.05"]), (slow, 8));

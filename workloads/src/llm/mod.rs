@@ -160,7 +160,6 @@ impl Options {
             return refuse(format!("imbalance {i}: `{}` {why}", m.name));
         }
         context::check(self, m)?;
-        pipeline::check(self, m)?;
         if let Some(e) = m.experts {
             self.check_experts(m, e)?;
         }
@@ -179,6 +178,7 @@ impl Options {
         if ty.bytes().is_none_or(|b| b > MAX_ARRAY_BYTES) {
             return Err(WorkloadError::TooLarge { ty: ty.to_string() });
         }
+        pipeline::check(self, m)?;
         if m.rope_base.is_none() && self.seq > m.context {
             return refuse(format!("seq={}: `{}` has {} positions", self.seq, m.name, m.context));
         }
