@@ -10,14 +10,14 @@
 //! # Time
 //!
 //! Threads of control run ahead until they wait; what they send enters the network as events in order of time. Chips advance in
-//! windows of one link latency ([`shards`]), in which none can reach another, so any number of host threads may run them. Events
+//! windows of one link latency (`shards`), in which none can reach another, so any number of host threads may run them. Events
 //! of one picosecond go in an order that is the same everywhere on the torus: results depend neither on threads nor on how devices
 //! are numbered.
 //!
 //! # Folding
 //!
 //! [`classes`] finds devices that provably behave the same; one of each class runs, and its messages stand for those of all others.
-//! [`period`] finds iterations of loops that repeat others, to the picosecond, and skips them. With data, and with `fold` off, every
+//! `period` finds iterations of loops that repeat others, to the picosecond, and skips them. With data, and with `fold` off, every
 //! device runs; with data, and with `run.fold` off, every iteration.
 
 pub mod classes;
