@@ -14,6 +14,9 @@ use crate::code::Code;
 use crate::fault::FaultKind;
 use crate::network::{Cluster, Network, PORTS, Port, Wire};
 
+/// Most flags of all transfers, of which every device keeps counts.
+const MAX_FLAGS: u32 = 1 << 20;
+
 /// Delays that are the same everywhere.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delays {
@@ -133,8 +136,13 @@ impl<'a> World<'a> {
             return Err(FaultKind::Malformed(m));
         }
         let mut flags = vec![0u32];
+        let mut all = 0u32;
         for t in &program.transfers {
-            flags.push(flags[flags.len() - 1].saturating_add(t.flags));
+            all = all.saturating_add(t.flags);
+            flags.push(all);
+        }
+        if all > MAX_FLAGS {
+            return Err(FaultKind::Malformed(format!("{all} flags of transfers: at most {MAX_FLAGS} are simulated")));
         }
         let hbm = Picos::from_seconds(*chip.hbm.latency_s);
         Ok(World {
