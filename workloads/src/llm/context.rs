@@ -53,6 +53,11 @@ pub(super) fn check(o: &Options, m: &Model) -> Result<(), WorkloadError> {
     Ok(())
 }
 
+/// `dims` with `sizes` in the place of dimension `d`.
+fn in_place_of(dims: &[i64], d: usize, sizes: &[i64]) -> Vec<i64> {
+    [dims.get(..d).unwrap_or_default(), sizes, dims.get(d + 1..).unwrap_or_default()].concat()
+}
+
 /// `x` with dimension `d`, which runs over positions in order, in the order devices have them.
 pub(super) fn balanced(f: F<'_, '_>, mesh: &Mesh, x: ValueId, d: usize) -> ValueId {
     let n = mesh.context;
@@ -61,10 +66,7 @@ pub(super) fn balanced(f: F<'_, '_>, mesh: &Mesh, x: ValueId, d: usize) -> Value
     }
     let whole = f.dims(x);
     let chunk = whole.get(d).copied().unwrap_or(0) / (2 * n);
-    let split = |sizes: &[i64]| {
-        let (outer, inner) = (whole.get(..d).unwrap_or_default(), whole.get(d + 1..).unwrap_or_default());
-        [outer, sizes, inner].concat()
-    };
+    let split = |sizes: &[i64]| in_place_of(&whole, d, sizes);
     let x = f.reshape(x, &split(&[2, n, chunk]));
     let halves = [0, 1].map(|half| part(f, x, d, half));
     let back = f.infer(Opcode::Reverse, &[halves[1]], &[("dimensions", ints(d + 1))]);
@@ -81,10 +83,7 @@ pub(super) fn restored(f: F<'_, '_>, mesh: &Mesh, x: ValueId, d: usize) -> Value
     }
     let whole = f.dims(x);
     let chunk = whole.get(d).copied().unwrap_or(0) / (2 * n);
-    let split = |sizes: &[i64]| {
-        let (outer, inner) = (whole.get(..d).unwrap_or_default(), whole.get(d + 1..).unwrap_or_default());
-        [outer, sizes, inner].concat()
-    };
+    let split = |sizes: &[i64]| in_place_of(&whole, d, sizes);
     let x = f.reshape(x, &split(&[n, 2, chunk]));
     let halves = [0, 1].map(|half| {
         let x = part(f, x, d + 1, half);

@@ -241,6 +241,23 @@ impl<'a> Pipeline<'a> {
         (Place { stage, firsts: own.get(1).copied() }, stacks, self.stage.tables(tables))
     }
 
+    /// What the loop over iterations begins with, from all rows: what moves from stage to stage, the parts of the batch, and what waits
+    /// for its next round if there are several; with the type of a part.
+    fn start(&self, f: F<'_, '_>, x: ValueId) -> (TensorType, Vec<ValueId>) {
+        let b = &self.stage.block;
+        let parts = self.split(f, x);
+        let parts = self.spread(f, parts);
+        let one = TensorType::new(f.dims(parts).get(1..).unwrap_or_default().to_vec(), b.dtype);
+        let moving = f.splat(one.clone(), 0.0);
+        let moving = b.spread(f, moving);
+        let mut state = vec![moving, parts];
+        if self.rounds > 1 {
+            let waiting = stack(f, self.parts, &one);
+            state.push(self.spread(f, waiting));
+        }
+        (one, state)
+    }
+
     /// What came out for the rows of `x`, `(batch / stages, seq, d)`, in the order of [`Self::as_they_come`]; and what the backward pass needs.
     pub fn forward(
         &self,
@@ -252,16 +269,7 @@ impl<'a> Pipeline<'a> {
     ) -> (ValueId, Vec<ValueId>) {
         let (b, trips) = (&self.stage.block, self.trips());
         f.name("pipeline/split");
-        let parts = self.split(f, x);
-        let parts = self.spread(f, parts);
-        let one = TensorType::new(f.dims(parts).get(1..).unwrap_or_default().to_vec(), b.dtype);
-        let moving = f.splat(one.clone(), 0.0);
-        let moving = b.spread(f, moving);
-        let mut state = vec![moving, parts];
-        if self.rounds > 1 {
-            let waiting = stack(f, self.parts, &one);
-            state.push(self.spread(f, waiting));
-        }
+        let (one, mut state) = self.start(f, x);
         let own = state.len();
         for (_, ty) in std::iter::once(("", one)).chain(b.kept()) {
             let layers = TensorType::new([&[self.stage.layers], ty.dims.as_slice()].concat(), ty.dtype);
@@ -318,16 +326,7 @@ impl<'a> Pipeline<'a> {
     ) -> (ValueId, Vec<ValueId>) {
         let (b, trips) = (&self.stage.block, self.trips());
         f.name("pipeline/split/gradient");
-        let parts = self.split(f, dy);
-        let parts = self.spread(f, parts);
-        let one = TensorType::new(f.dims(parts).get(1..).unwrap_or_default().to_vec(), b.dtype);
-        let moving = f.splat(one.clone(), 0.0);
-        let moving = b.spread(f, moving);
-        let mut state = vec![moving, parts];
-        if self.rounds > 1 {
-            let waiting = stack(f, self.parts, &one);
-            state.push(self.spread(f, waiting));
-        }
+        let (_, mut state) = self.start(f, dy);
         let own = state.len();
         let cut = |w: &Weight| -> Cut { [&[Vec::new()], w.cut.as_slice()].concat() };
         let ordered = self.in_order(f, stacks);
